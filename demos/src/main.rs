@@ -1,0 +1,2 @@
+//! See the crate description in Cargo.toml.
+fn main() {}
