@@ -1,2 +1,46 @@
-//! See the crate description in Cargo.toml.
-fn main() {}
+//! `cargo xtask`: every chore of the repository. This file reads the command line and hands over; `parts` holds what
+//! `test` runs, `tools` finds or installs what a part needs, `report` adds up.
+
+mod args;
+mod artifacts;
+mod context;
+mod lockfile;
+mod model;
+mod parts;
+mod process;
+mod report;
+mod tally;
+mod tools;
+
+use std::process::ExitCode;
+
+use args::Command;
+use context::Context;
+use report::Report;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match args::parse(&arguments) {
+        Ok(Command::Help) => {
+            print!("{}", args::help());
+            ExitCode::SUCCESS
+        }
+        Ok(Command::Test(options)) => match Context::new(options.full, options.install) {
+            Ok(context) => {
+                let mut report = Report::default();
+                for part in options.parts {
+                    report.parts.push(part.run(&context));
+                }
+                print!("{report}");
+                if report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            }
+            Err(error) => fail(&error),
+        },
+        Err(error) => fail(&format!("{error}\n`cargo xtask --help` lists what there is.")),
+    }
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("xtask: {message}");
+    ExitCode::from(2)
+}
