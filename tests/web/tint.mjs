@@ -63,7 +63,7 @@ async function compile(source, needs) {
   const lines = source.split('\n');
   assert(
     errors.length === 0,
-    messages.map((m) => `${m.lineNum}:${m.linePos}: ${m.type}: ${m.message}\n  ${lines[m.lineNum - 1] ?? ''}`).join('\n'),
+    messages.map((m) => `${m.lineNum}:${m.linePos}: ${m.message}\n  ${lines[m.lineNum - 1] ?? ''}`).join('\n'),
   );
   assert(invalid === null, invalid?.message);
   assert(entryPoints.length > 0, 'the file has no compute entry point');

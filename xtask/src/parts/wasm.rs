@@ -32,8 +32,9 @@ fn browser(context: &Context) -> Result<(), String> {
     process::run(build.env_remove("RUSTFLAGS"))?;
     let file = context.target.join(WASM).join("release").join(format!("{}.wasm", WEB_CRATE.replace('-', "_")));
     let bytes = std::fs::read(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-    // rustc lists the features that a module was built with in its section `target_features`.
-    if !bytes.windows(8).any(|window| window == b"+simd128") {
+    // The section `target_features` lists what a module was built with: a sign, the name's length, the name.
+    const SIMD128: &[u8] = b"+\x07simd128";
+    if !bytes.windows(SIMD128.len()).any(|window| window == SIMD128) {
         return Err(format!("{} was built without simd128", file.display()));
     }
     println!("size: {} KiB as rustc leaves it", bytes.len() / 1024);
