@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::context::Context;
 use crate::{lockfile, process};
-use install::{apt, cargo_install};
+use install::{Program, apt, cargo_install};
 
 /// trunk's version: the newest that builds with the rustc that the workspace is developed with.
 const TRUNK: &str = "0.21.14";
@@ -119,10 +119,12 @@ pub fn wasm_bindgen(context: &Context) -> Result<PathBuf, String> {
     let lock = std::fs::read_to_string(context.root.join("Cargo.lock"))
         .map_err(|error| format!("Cargo.lock cannot be read: {error}"))?;
     let version = lockfile::version(&lock, "wasm-bindgen").ok_or("Cargo.lock does not hold one wasm-bindgen")?;
-    cargo_install(context, "wasm-bindgen-cli", "wasm-bindgen", &version, 4)
+    let program = Program { package: "wasm-bindgen-cli", name: "wasm-bindgen", version, locked: false, minutes: 4 };
+    cargo_install(context, &program)
 }
 
 /// trunk.
 pub fn trunk(context: &Context) -> Result<PathBuf, String> {
-    cargo_install(context, "trunk", "trunk", TRUNK, 8)
+    let program = Program { package: "trunk", name: "trunk", version: TRUNK.to_owned(), locked: true, minutes: 8 };
+    cargo_install(context, &program)
 }

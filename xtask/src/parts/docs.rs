@@ -15,6 +15,8 @@ pub fn run(context: &Context, report: &mut PartReport) {
     let mut examples = context.cargo(["test", "--doc", "--workspace", "--exclude", WEB_CRATE, "--no-fail-fast"]);
     let end = process::watch(&mut examples, LIMIT, |line| tally.line(line));
     report.add("doc tests", tally, end);
-    let mut rustdoc = context.cargo(["doc", "--no-deps", "--workspace", "--exclude", WEB_CRATE]);
+    // The program `tallow` of tallow-demos would overwrite the pages of the library `tallow`.
+    let mut rustdoc =
+        context.cargo(["doc", "--no-deps", "--workspace", "--exclude", WEB_CRATE, "--exclude", "tallow-demos"]);
     report.check(process::run(rustdoc.env("RUSTDOCFLAGS", "-D warnings")));
 }

@@ -43,34 +43,43 @@ fn is_root_on_debian() -> bool {
     Path::new("/etc/debian_version").is_file() && id().is_ok_and(|id| id.trim() == "0")
 }
 
-/// A program from crates.io at one version. Another version that the user has stays: ours then goes into xtask's own
-/// folder.
-pub fn cargo_install(
-    context: &Context,
-    package: &str,
-    program: &str,
-    version: &str,
-    minutes: u32,
-) -> Result<PathBuf, String> {
-    let present = find(context, program);
+/// A program from crates.io, at one version.
+pub struct Program {
+    /// The package on crates.io.
+    pub package: &'static str,
+    /// The program that is wanted.
+    pub name: &'static str,
+    /// The exact version.
+    pub version: String,
+    /// Whether the package's own Cargo.lock is used.
+    pub locked: bool,
+    /// How long it takes to build on two cores.
+    pub minutes: u32,
+}
+
+/// Finds or builds a program. Another version that the user has stays: ours then goes into xtask's own folder.
+pub fn cargo_install(context: &Context, program: &Program) -> Result<PathBuf, String> {
+    let Program { package, name, version, locked, minutes } = program;
+    let present = find(context, name);
     if let Some(path) = present.as_ref().filter(|path| has_version(path, version)) {
         return Ok(path.clone());
     }
-    if !context.install {
-        return Err(format!(
-            "{package} {version} is missing: run `cargo install {package} --locked --version {version}`"
-        ));
+    let mut command = context.cargo(["install", package, "--version", version]);
+    if *locked {
+        command.arg("--locked");
     }
-    let mut command = context.cargo(["install", package, "--locked", "--version", version]);
-    // Their flags and their target folder are the workspace's, not this program's.
-    command.env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
+    if !context.install {
+        return Err(format!("{package} {version} is missing: run `{}`", process::shown(&command)));
+    }
     if present.is_some() {
         command.arg("--root").arg(context.tools_dir());
     }
+    // Their flags and their target folder are the workspace's, not this program's.
+    command.env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
     timed(&format!("{package} {version} (about {minutes} minutes on two cores)"), &mut command)?;
-    find(context, program)
+    find(context, name)
         .filter(|path| has_version(path, version))
-        .ok_or_else(|| format!("{package} {version} was installed but `{program}` is not where cargo puts programs"))
+        .ok_or_else(|| format!("{package} {version} was installed but `{name}` is not where cargo puts programs"))
 }
 
 fn has_version(path: &Path, version: &str) -> bool {
