@@ -1,0 +1,277 @@
+//! Runs block code: each instruction is one loop over slices, compiled for each instruction set where it is of f32.
+
+use half::{bf16, f16};
+use tallow_graph::{BinaryOp, CompareOp, DType, UnaryOp};
+
+use super::class::{Class, Num, binary, compare, with_class};
+use super::expr::{Code, Op};
+use super::small_float;
+use crate::{Isa, convert};
+
+/// The first `n` elements at `at`.
+///
+/// # Safety
+/// `at` is aligned for `T`, holds `n` initialised elements, and nobody writes there while the slice lives.
+#[inline(always)]
+pub(crate) unsafe fn slice<'a, T>(at: *const u8, n: usize) -> &'a [T] {
+    debug_assert!(at.cast::<T>().is_aligned());
+    // SAFETY: the caller's.
+    unsafe { std::slice::from_raw_parts(at.cast(), n) }
+}
+
+/// The first `n` elements at `at`, to write.
+///
+/// # Safety
+/// As [`slice`], and nobody else reads or writes there while the slice lives.
+#[inline(always)]
+pub(crate) unsafe fn slice_mut<'a, T>(at: *mut u8, n: usize) -> &'a mut [T] {
+    debug_assert!(at.cast::<T>().is_aligned());
+    // SAFETY: the caller's.
+    unsafe { std::slice::from_raw_parts_mut(at.cast(), n) }
+}
+
+/// Runs `code` over blocks of `n` elements.
+///
+/// # Safety
+/// Each place that the code reads or writes holds the address of `n` elements of its class, aligned; those that it
+/// writes overlap no other place.
+pub(crate) unsafe fn run(isa: Isa, code: &[Code], places: &[*mut u8], n: usize) {
+    for code in code {
+        let at = |place: u16| places[usize::from(place)];
+        // SAFETY (all of this block): the caller's, and `Block::compile` gives an instruction an output that is none of
+        // its arguments.
+        unsafe {
+            match code.op {
+                Op::Copy => std::ptr::copy_nonoverlapping(at(code.a), at(code.out), n * code.class.size()),
+                Op::Unary(op) if code.class == Class::F32 => {
+                    unary_f32(isa, op, slice(at(code.a), n), slice_mut(at(code.out), n));
+                }
+                Op::Binary(op) if code.class == Class::F32 => {
+                    binary_f32(isa, op, slice(at(code.a), n), slice(at(code.b), n), slice_mut(at(code.out), n));
+                }
+                Op::Compare(op) if code.class == Class::F32 => {
+                    compare_f32(isa, op, slice(at(code.a), n), slice(at(code.b), n), slice_mut(at(code.out), n));
+                }
+                Op::Unary(op) => with_class!(code.class, T => {
+                    unary::<T>(op, slice(at(code.a), n), slice_mut(at(code.out), n));
+                }),
+                Op::Binary(op) => with_class!(code.class, T => {
+                    binary_any::<T>(op, slice(at(code.a), n), slice(at(code.b), n), slice_mut(at(code.out), n));
+                }),
+                Op::Compare(op) => with_class!(code.class, T => {
+                    compare_any::<T>(op, slice(at(code.a), n), slice(at(code.b), n), slice_mut(at(code.out), n));
+                }),
+                Op::Where => {
+                    let condition = slice(at(code.a), n);
+                    match code.class.size() {
+                        1 => select::<u8>(condition, slice(at(code.b), n), slice(at(code.c), n), at(code.out)),
+                        2 => select::<u16>(condition, slice(at(code.b), n), slice(at(code.c), n), at(code.out)),
+                        4 => select_32(
+                            isa,
+                            condition,
+                            slice(at(code.b), n),
+                            slice(at(code.c), n),
+                            slice_mut(at(code.out), n),
+                        ),
+                        _ => select::<u64>(condition, slice(at(code.b), n), slice(at(code.c), n), at(code.out)),
+                    }
+                }
+                Op::Cast(to) => with_class!(code.class, A => with_class!(to, B => {
+                    cast::<A, B>(slice(at(code.a), n), slice_mut(at(code.out), n));
+                })),
+                Op::Round(dtype) => round(isa, dtype, slice(at(code.a), n), slice_mut(at(code.out), n)),
+            }
+        }
+    }
+}
+
+fn unary<T: Num>(op: UnaryOp, x: &[T], out: &mut [T]) {
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = x.unary(op);
+    }
+}
+
+/// Calls `$f` with `$OP` a constant, so that the loop inside is about one operation.
+macro_rules! with_binary {
+    ($op:expr, $f:ident ( $($arg:expr),* )) => {
+        match $op {
+            BinaryOp::Add => $f!(BinaryOp::Add, $($arg),*),
+            BinaryOp::Sub => $f!(BinaryOp::Sub, $($arg),*),
+            BinaryOp::Mul => $f!(BinaryOp::Mul, $($arg),*),
+            BinaryOp::Div => $f!(BinaryOp::Div, $($arg),*),
+            BinaryOp::Maximum => $f!(BinaryOp::Maximum, $($arg),*),
+            BinaryOp::Minimum => $f!(BinaryOp::Minimum, $($arg),*),
+            BinaryOp::Pow => $f!(BinaryOp::Pow, $($arg),*),
+        }
+    };
+}
+macro_rules! with_compare {
+    ($op:expr, $f:ident ( $($arg:expr),* )) => {
+        match $op {
+            CompareOp::Eq => $f!(CompareOp::Eq, $($arg),*),
+            CompareOp::Ne => $f!(CompareOp::Ne, $($arg),*),
+            CompareOp::Lt => $f!(CompareOp::Lt, $($arg),*),
+            CompareOp::Le => $f!(CompareOp::Le, $($arg),*),
+            CompareOp::Gt => $f!(CompareOp::Gt, $($arg),*),
+            CompareOp::Ge => $f!(CompareOp::Ge, $($arg),*),
+        }
+    };
+}
+macro_rules! binary_loop {
+    ($op:expr, $a:expr, $b:expr, $out:expr) => {
+        for ((out, &a), &b) in $out.iter_mut().zip($a).zip($b) {
+            *out = binary($op, a, b);
+        }
+    };
+}
+macro_rules! compare_loop {
+    ($op:expr, $a:expr, $b:expr, $out:expr) => {
+        for ((out, &a), &b) in $out.iter_mut().zip($a).zip($b) {
+            *out = u8::from(compare($op, a, b));
+        }
+    };
+}
+
+pub(crate) fn binary_any<T: Num>(op: BinaryOp, a: &[T], b: &[T], out: &mut [T]) {
+    with_binary!(op, binary_loop(a, b, out));
+}
+
+fn compare_any<T: Num>(op: CompareOp, a: &[T], b: &[T], out: &mut [u8]) {
+    with_compare!(op, compare_loop(a, b, out));
+}
+
+/// Moves bits, so that one copy serves every class of a size.
+///
+/// # Safety
+/// As [`slice_mut`] for `out`, over as many elements as `condition` has.
+unsafe fn select<T: Copy>(condition: &[u8], a: &[T], b: &[T], out: *mut u8) {
+    // SAFETY: the caller's.
+    let out: &mut [T] = unsafe { slice_mut(out, condition.len()) };
+    for (((out, &condition), &a), &b) in out.iter_mut().zip(condition).zip(a).zip(b) {
+        *out = if condition != 0 { a } else { b };
+    }
+}
+
+multiversion! {
+    fn binary_f32(op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) = binary_f32_body;
+    fn compare_f32(op: CompareOp, a: &[f32], b: &[f32], out: &mut [u8]) = compare_f32_body;
+    fn select_32(condition: &[u8], a: &[u32], b: &[u32], out: &mut [u32]) = select_32_body;
+    fn plain_unary_f32(op: UnaryOp, x: &[f32], out: &mut [f32]) = plain_unary_f32_body;
+}
+
+#[inline(always)]
+fn binary_f32_body<const FMA: bool>(op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) {
+    with_binary!(op, binary_loop(a, b, out));
+}
+
+#[inline(always)]
+fn compare_f32_body<const FMA: bool>(op: CompareOp, a: &[f32], b: &[f32], out: &mut [u8]) {
+    with_compare!(op, compare_loop(a, b, out));
+}
+
+#[inline(always)]
+fn select_32_body<const FMA: bool>(condition: &[u8], a: &[u32], b: &[u32], out: &mut [u32]) {
+    for (((out, &condition), &a), &b) in out.iter_mut().zip(condition).zip(a).zip(b) {
+        *out = if condition != 0 { a } else { b };
+    }
+}
+
+/// The operations that are a few instructions.
+#[inline(always)]
+fn plain_unary_f32_body<const FMA: bool>(op: UnaryOp, x: &[f32], out: &mut [f32]) {
+    macro_rules! each {
+        ($op:expr) => {
+            for (out, &x) in out.iter_mut().zip(x) {
+                *out = Num::unary(x, $op);
+            }
+        };
+    }
+    match op {
+        UnaryOp::Neg => each!(UnaryOp::Neg),
+        UnaryOp::Abs => each!(UnaryOp::Abs),
+        UnaryOp::Sign => each!(UnaryOp::Sign),
+        UnaryOp::Sqr => each!(UnaryOp::Sqr),
+        UnaryOp::Sqrt => each!(UnaryOp::Sqrt),
+        UnaryOp::Rsqrt => each!(UnaryOp::Rsqrt),
+        UnaryOp::Recip => each!(UnaryOp::Recip),
+        UnaryOp::Relu => each!(UnaryOp::Relu),
+        UnaryOp::Floor => each!(UnaryOp::Floor),
+        UnaryOp::Ceil => each!(UnaryOp::Ceil),
+        UnaryOp::Round => each!(UnaryOp::Round),
+        other => each!(other),
+    }
+}
+
+fn unary_f32(isa: Isa, op: UnaryOp, x: &[f32], out: &mut [f32]) {
+    plain_unary_f32(isa, op, x, out);
+}
+
+fn cast<A: Num, B: Num>(x: &[A], out: &mut [B]) {
+    match (A::CLASS, B::CLASS) {
+        (_, Class::F32) => out.iter_mut().zip(x).for_each(|(out, x)| *out = B::from_f32(x.to_f32())),
+        (_, Class::F64) => out.iter_mut().zip(x).for_each(|(out, x)| *out = B::from_f64(x.to_f64())),
+        (Class::F32, _) => out.iter_mut().zip(x).for_each(|(out, x)| *out = B::from_f32(x.to_f32())),
+        (Class::F64, _) => out.iter_mut().zip(x).for_each(|(out, x)| *out = B::from_f64(x.to_f64())),
+        _ => out.iter_mut().zip(x).for_each(|(out, x)| *out = B::from_i128(x.to_i128())),
+    }
+}
+
+/// To the nearest value of a smaller float type.
+fn round(isa: Isa, dtype: DType, x: &[f32], out: &mut [f32]) {
+    const PIECE: usize = 64;
+    for (x, out) in x.chunks(PIECE).zip(out.chunks_mut(PIECE)) {
+        let mut bytes = [0u64; PIECE / 4];
+        // SAFETY: 64 elements of 2 bytes lie in `bytes`, aligned to 8, and any bits are valid.
+        unsafe {
+            let bytes = bytes.as_mut_ptr().cast::<u8>();
+            narrow(isa, dtype, x, bytes);
+            widen(isa, dtype, bytes, out);
+        }
+    }
+}
+
+/// Stored elements of F16, BF16 or F8 as f32: `out.len()` of them.
+///
+/// # Safety
+/// `from` holds as many elements, aligned for them, that nobody writes meanwhile.
+pub(crate) unsafe fn widen(isa: Isa, dtype: DType, from: *const u8, out: &mut [f32]) {
+    let n = out.len();
+    // SAFETY: the caller's.
+    unsafe {
+        match dtype {
+            DType::F16 => convert::f16_to_f32(isa, slice::<f16>(from, n), out),
+            DType::BF16 => convert::bf16_to_f32(isa, slice::<bf16>(from, n), out),
+            DType::F8E4M3 => lookup(small_float::e4m3_values(), slice(from, n), out),
+            DType::F8E5M2 => lookup(small_float::e5m2_values(), slice(from, n), out),
+            _ => out.copy_from_slice(slice(from, n)),
+        }
+    }
+}
+
+fn lookup(values: &[f32; 256], codes: &[u8], out: &mut [f32]) {
+    for (out, &code) in out.iter_mut().zip(codes) {
+        *out = values[usize::from(code)];
+    }
+}
+
+/// Rounds to stored elements of F16, BF16 or F8.
+///
+/// # Safety
+/// `to` has room for as many elements, aligned for them, that nobody else uses meanwhile.
+pub(crate) unsafe fn narrow(isa: Isa, dtype: DType, x: &[f32], to: *mut u8) {
+    let n = x.len();
+    // SAFETY: the caller's.
+    unsafe {
+        match dtype {
+            DType::F16 => convert::f32_to_f16(isa, x, slice_mut::<f16>(to, n)),
+            DType::BF16 => convert::f32_to_bf16(isa, x, slice_mut::<bf16>(to, n)),
+            DType::F8E4M3 => {
+                slice_mut::<u8>(to, n).iter_mut().zip(x).for_each(|(to, &x)| *to = small_float::to_e4m3(x));
+            }
+            DType::F8E5M2 => {
+                slice_mut::<u8>(to, n).iter_mut().zip(x).for_each(|(to, &x)| *to = small_float::to_e5m2(x));
+            }
+            _ => slice_mut::<f32>(to, n).copy_from_slice(x),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Kernels over one row or a small tile.
+
+pub mod reduce;

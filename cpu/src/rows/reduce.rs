@@ -1,0 +1,154 @@
+//! dot, axpy, sum, max, min, argmax over slices.
+
+use crate::multiversion::fma;
+
+/// Lanes that reductions keep apart: two vectors of the widest kind, four of AVX2's.
+pub(crate) const LANES: usize = 32;
+
+/// The sum of a power of two of lanes, halving each time.
+#[inline(always)]
+pub(crate) fn sum_lanes<const N: usize>(lanes: &[f32; N]) -> f32 {
+    let mut lanes = *lanes;
+    let mut n = N;
+    while n > 1 {
+        n /= 2;
+        for i in 0..n {
+            lanes[i] += lanes[i + n];
+        }
+    }
+    lanes[0]
+}
+
+multiversion! {
+    /// The sum of a[i] * b[i] over the shorter length.
+    pub fn dot(a: &[f32], b: &[f32]) -> f32 = dot_body;
+    /// y[i] += a * x[i] over the shorter length.
+    pub fn axpy(a: f32, x: &[f32], y: &mut [f32]) = axpy_body;
+    /// The sum, in 32 separate lanes: more exact than one running sum.
+    pub fn sum(x: &[f32]) -> f32 = sum_body;
+    /// The largest value; NaN if there is one; negative infinity for an empty slice.
+    pub fn max(x: &[f32]) -> f32 = max_body;
+    /// The smallest value; NaN if there is one; infinity for an empty slice.
+    pub fn min(x: &[f32]) -> f32 = min_body;
+}
+
+#[inline(always)]
+pub(crate) fn dot_body<const FMA: bool>(a: &[f32], b: &[f32]) -> f32 {
+    let n = a.len().min(b.len());
+    let ((a, a_rest), (b, b_rest)) = (a[..n].as_chunks::<LANES>(), b[..n].as_chunks::<LANES>());
+    let mut acc = [0f32; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..LANES {
+            acc[i] = fma::<FMA>(a[i], b[i], acc[i]);
+        }
+    }
+    let mut total = sum_lanes(&acc);
+    for (a, b) in a_rest.iter().zip(b_rest) {
+        total = fma::<FMA>(*a, *b, total);
+    }
+    total
+}
+
+#[inline(always)]
+pub(crate) fn axpy_body<const FMA: bool>(a: f32, x: &[f32], y: &mut [f32]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y = fma::<FMA>(a, *x, *y);
+    }
+}
+
+#[inline(always)]
+pub(crate) fn sum_body<const FMA: bool>(x: &[f32]) -> f32 {
+    let (x, rest) = x.as_chunks::<LANES>();
+    let mut acc = [0f32; LANES];
+    for x in x {
+        for i in 0..LANES {
+            acc[i] += x[i];
+        }
+    }
+    rest.iter().fold(sum_lanes(&acc), |a, b| a + b)
+}
+
+/// The larger of the two; NaN wins.
+#[inline(always)]
+fn larger(a: f32, b: f32) -> f32 {
+    // A NaN in `a` stays, because no comparison with it holds; one in `b` is taken by the second condition.
+    if b > a || b.is_nan() { b } else { a }
+}
+
+#[inline(always)]
+pub(crate) fn max_body<const FMA: bool>(x: &[f32]) -> f32 {
+    let (x, rest) = x.as_chunks::<LANES>();
+    let mut acc = [f32::NEG_INFINITY; LANES];
+    for x in x {
+        for i in 0..LANES {
+            acc[i] = larger(acc[i], x[i]);
+        }
+    }
+    rest.iter().chain(&acc).copied().fold(f32::NEG_INFINITY, larger)
+}
+
+#[inline(always)]
+pub(crate) fn min_body<const FMA: bool>(x: &[f32]) -> f32 {
+    let (x, rest) = x.as_chunks::<LANES>();
+    let mut acc = [f32::INFINITY; LANES];
+    for x in x {
+        for i in 0..LANES {
+            acc[i] = -larger(-acc[i], -x[i]);
+        }
+    }
+    -rest.iter().chain(&acc).map(|v| -v).fold(f32::NEG_INFINITY, larger)
+}
+
+/// The index of the first largest value; of the first NaN if there is one, as in PyTorch. `None` for an empty slice.
+pub fn argmax(isa: crate::Isa, x: &[f32]) -> Option<usize> {
+    // Two vectorised passes are quicker than one that carries indices.
+    let top = max(isa, x);
+    if top.is_nan() { x.iter().position(|v| v.is_nan()) } else { x.iter().position(|&v| v == top) }
+}
+
+/// The index of the first smallest value; of the first NaN if there is one. `None` for an empty slice.
+pub fn argmin(isa: crate::Isa, x: &[f32]) -> Option<usize> {
+    let low = min(isa, x);
+    if low.is_nan() { x.iter().position(|v| v.is_nan()) } else { x.iter().position(|&v| v == low) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Isa;
+
+    #[test]
+    fn reductions_match_f64_on_every_isa() {
+        for isa in Isa::supported() {
+            for n in [0usize, 1, 7, 31, 32, 33, 100, 577] {
+                let a: Vec<f32> = (0..n).map(|i| ((i * 7919 + 3) % 101) as f32 / 50.0 - 1.0).collect();
+                let b: Vec<f32> = (0..n).map(|i| ((i * 104_729 + 5) % 89) as f32 / 40.0 - 1.0).collect();
+                let want: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+                assert!((f64::from(dot(isa, &a, &b)) - want).abs() < 1e-4, "{isa:?} {n}");
+                let want: f64 = a.iter().map(|a| f64::from(*a)).sum();
+                assert!((f64::from(sum(isa, &a)) - want).abs() < 1e-4);
+                let top = a.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                assert_eq!(max(isa, &a), top);
+                assert_eq!(min(isa, &a), a.iter().copied().fold(f32::INFINITY, f32::min));
+                assert_eq!(argmax(isa, &a), a.iter().position(|&v| v == top));
+                let mut y = b.clone();
+                axpy(isa, 0.5, &a, &mut y);
+                assert!(y.iter().zip(&a).zip(&b).all(|((y, a), b)| (y - (0.5 * a + b)).abs() < 1e-6));
+            }
+        }
+    }
+
+    #[test]
+    fn nan_wins_everywhere() {
+        for isa in Isa::supported() {
+            for at in 0..70 {
+                let mut x = [1.0f32; 70];
+                x[69 - at / 2] = f32::INFINITY;
+                x[at] = f32::NAN;
+                assert!(max(isa, &x).is_nan() && min(isa, &x).is_nan());
+                assert_eq!((argmax(isa, &x), argmin(isa, &x)), (Some(at), Some(at)));
+            }
+            assert_eq!(argmax(isa, &[f32::NEG_INFINITY; 3]), Some(0));
+        }
+    }
+}
