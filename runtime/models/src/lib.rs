@@ -1,1 +1,4 @@
 //! See the crate's description in Cargo.toml.
+
+#[cfg(feature = "hub")]
+pub mod hub;
