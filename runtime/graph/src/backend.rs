@@ -1,7 +1,7 @@
 //! The contract between the graph and a device. A backend is one crate that implements [`Backend`]; nothing above it
 //! asks what kind of device it is.
 
-use crate::{DType, Kernel, Result, Scalar};
+use crate::{DType, Kernel, Op, Result, Scalar};
 use smallvec::SmallVec;
 use std::{any::Any, future::Future, ops::Range, pin::Pin, sync::Arc};
 
@@ -164,6 +164,12 @@ pub trait Backend: Send + Sync + 'static {
     /// The ways to run a kernel; empty where it cannot (then the graph decomposes, or does not fuse). `words` are an
     /// example of the data to come, for estimates; a choice must be right for any data.
     fn lower(&self, kernel: &Kernel, words: &[i64]) -> SmallVec<[Implementation; 2]>;
+
+    /// Whether the device runs a composite (softmax, a norm, attention) in a kernel of its own; where it does not, the
+    /// composite is built from primitives.
+    fn runs(&self, _op: Op, _dtype: DType) -> bool {
+        true
+    }
 
     /// Makes ready what the program needs. Kept as long as the plan is cached.
     fn prepare(&self, program: &Program) -> Result<Arc<dyn Prepared>>;

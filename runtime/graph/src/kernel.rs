@@ -52,8 +52,9 @@ pub struct MapKernel {
 pub struct MapPart {
     /// Axes of the nest, outermost first.
     pub rank: u8,
-    /// Four neighbours along the innermost axis can be taken as one: its size, every offset and every other stride are
-    /// multiples of 4, and innermost strides are 0 or 1.
+    /// Four neighbours along the innermost axis can be taken as one: its size is a multiple of 4, innermost strides are 0
+    /// or 1, and where it is 1, the offset and the other strides are multiples of 4 (where it is 0, one element serves
+    /// all four, wherever it lies).
     pub vector: bool,
     /// The operands that the expression loads.
     pub operands: SmallVec<[Operand; 3]>,

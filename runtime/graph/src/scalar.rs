@@ -176,7 +176,8 @@ pub enum Inst {
     Cast(u16),
 }
 
-/// A straight-line program over one element, in single-assignment form; its last value is the result.
+/// A straight-line program over one element, in single-assignment form; its last value is the result, and the dtype of
+/// that value is the dtype in which the result is stored.
 ///
 /// `dtypes[i]` is the dtype of value `i`. F16, BF16 and the F8 types are computed in f32 and rounded to their own type
 /// only when stored, or by a `Cast` to them that an unfused plan would have stored (so a cast is never dropped).

@@ -1,0 +1,438 @@
+//! The engine of a device: what is pending, the lock under which it is planned and submitted, the cached plans, and reading.
+
+use crate::{
+    Backend, BoxFuture, Buffer, DType, Error, HostBytes, Result, Scalar, Shape, View,
+    locked::{Locked, Token},
+    node::{Edge, Edges, Node, Op, State},
+    plan::{self, Collected, Data, Plan},
+};
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
+use std::{
+    hash::Hasher,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+/// Nodes that may be pending before the engine computes without being asked: a whole training step fits.
+const MAX_PENDING: usize = 10_000;
+
+/// Plans kept for replay.
+const MAX_PLANS: usize = 256;
+
+/// Plans of one structure whose layout classes differ.
+const MAX_VARIANTS: usize = 8;
+
+/// How an engine works; the defaults come from the environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Fuse operations (`TALLOW_FUSE=0` switches it off).
+    pub fuse: bool,
+    /// 1: print each kernel of a plan when it runs, with its time (`TALLOW_DEBUG`).
+    pub debug: u8,
+    /// Build composites from primitives even where the backend has a kernel (`TALLOW_DECOMPOSE=1`): the test oracle.
+    pub decompose: bool,
+    /// Bytes of pending results that start a computation without being asked.
+    pub max_pending_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let flag = |name: &str| std::env::var(name).ok();
+        Self {
+            fuse: flag("TALLOW_FUSE").as_deref() != Some("0"),
+            debug: flag("TALLOW_DEBUG").and_then(|v| v.parse().ok()).unwrap_or(0),
+            decompose: flag("TALLOW_DECOMPOSE").as_deref() == Some("1"),
+            max_pending_bytes: 4 << 30,
+        }
+    }
+}
+
+/// Counts of planning, for tests and reports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PlanCounters {
+    /// Rounds: how often pending work was submitted.
+    pub rounds: u64,
+    /// Rounds that had to be planned; the others were replayed.
+    pub planned: u64,
+    /// Kernels launched.
+    pub steps: u64,
+}
+
+/// A device's engine. Nodes hold it; `tallow::Device` wraps it.
+pub struct Engine {
+    backend: Arc<dyn Backend>,
+    options: Options,
+    id: u64,
+    planner: Mutex<Planner>,
+    pending: Mutex<Vec<Weak<Node>>>,
+    /// Length of `pending` at which it is computed.
+    threshold: AtomicUsize,
+    pending_bytes: AtomicU64,
+}
+
+/// What the lock guards.
+struct Planner {
+    token: Token,
+    round: u32,
+    plans: FxHashMap<u64, Cached>,
+    collected: Collected,
+    data: Data,
+    scratch: Vec<Option<Buffer>>,
+    counters: PlanCounters,
+    clock: u64,
+}
+
+/// Plans whose keys have one hash: whole keys are compared.
+#[derive(Default)]
+struct Cached {
+    entries: Vec<(Box<[u64]>, Vec<Arc<Plan>>)>,
+    used: u64,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl Engine {
+    /// An engine for a backend.
+    pub fn new(backend: Arc<dyn Backend>, options: Options) -> Arc<Self> {
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self {
+            backend,
+            options,
+            id,
+            planner: Mutex::new(Planner {
+                token: Token::new(id),
+                round: 0,
+                plans: FxHashMap::default(),
+                collected: Collected::default(),
+                data: Data::default(),
+                scratch: Vec::new(),
+                counters: PlanCounters::default(),
+                clock: 0,
+            }),
+            pending: Mutex::new(Vec::new()),
+            threshold: AtomicUsize::new(MAX_PENDING),
+            pending_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// The device.
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
+
+    /// A number that tells engines apart.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// How it works.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Counts so far.
+    pub fn plan_counters(&self) -> PlanCounters {
+        self.planner.lock().counters
+    }
+
+    /// Frees cached plans, scratch memory and the backend's pool.
+    pub fn trim(&self) {
+        let mut planner = self.planner.lock();
+        planner.plans.clear();
+        planner.scratch.clear();
+        drop(planner);
+        self.backend.trim();
+    }
+
+    /// A node that computes `op`. The caller has checked shapes and dtypes.
+    pub(crate) fn node(
+        self: &Arc<Self>,
+        op: Op,
+        dtype: DType,
+        shape: Shape,
+        edges: Edges,
+        scalars: SmallVec<[Scalar; 2]>,
+    ) -> Arc<Node> {
+        let node = Arc::new(Node {
+            engine: self.clone(),
+            op,
+            dtype,
+            shape,
+            scalars,
+            mark: AtomicU64::new(0),
+            state: Locked::new(self.id, State { edges, buffer: None, fused: false }),
+        });
+        let bytes = self.pending_bytes.fetch_add(node.bytes(), Ordering::Relaxed).saturating_add(node.bytes());
+        let mut pending = self.pending.lock();
+        pending.push(Arc::downgrade(&node));
+        let full = pending.len() >= self.threshold.load(Ordering::Relaxed);
+        drop(pending);
+        if full || bytes > self.options.max_pending_bytes {
+            // An error here comes up again when the value is read.
+            let _ = self.flush();
+        }
+        node
+    }
+
+    /// A node whose value is there.
+    pub fn leaf(self: &Arc<Self>, dtype: DType, shape: Shape, buffer: Buffer) -> Arc<Node> {
+        Arc::new(Node {
+            engine: self.clone(),
+            op: Op::Leaf,
+            dtype,
+            shape,
+            scalars: SmallVec::new(),
+            mark: AtomicU64::new(0),
+            state: Locked::new(self.id, State { edges: Edges::new(), buffer: Some(buffer), fused: false }),
+        })
+    }
+
+    /// A leaf from little-endian bytes of a plain dtype.
+    pub fn upload(self: &Arc<Self>, dtype: DType, shape: Shape, bytes: &[u8]) -> Result<Arc<Node>> {
+        self.backend.check_dtype(dtype)?;
+        let want = dtype.bytes_for(shape.elem_count());
+        if want != Some(bytes.len()) {
+            let message = format!("{} bytes do not make {shape:?} of {dtype}", bytes.len());
+            return Err(Error::op("from_bytes", message));
+        }
+        let buffer = self.backend.allocate((bytes.len() as u64).max(4).next_multiple_of(16))?;
+        self.backend.write(&buffer, 0, bytes)?;
+        Ok(self.leaf(dtype, shape, buffer))
+    }
+
+    /// A packed weight [rows, cols] from the file's bytes.
+    pub fn upload_packed(
+        self: &Arc<Self>,
+        dtype: DType,
+        rows: usize,
+        cols: usize,
+        source: HostBytes,
+        range: std::ops::Range<usize>,
+    ) -> Result<Arc<Node>> {
+        if cols == 0 || !cols.is_multiple_of(dtype.block_elements()) {
+            let message =
+                format!("rows of {cols} elements are not whole blocks of {} ({dtype})", dtype.block_elements());
+            return Err(Error::op("pack", message));
+        }
+        let want = rows.checked_mul(cols).and_then(|n| dtype.bytes_for(n));
+        if want != Some(range.len()) || range.end > (*source).as_ref().len() {
+            return Err(Error::op("pack", format!("{} bytes do not make [{rows}, {cols}] of {dtype}", range.len())));
+        }
+        let buffer = self.backend.pack(dtype, rows, cols, source, range)?;
+        Ok(self.leaf(dtype, Shape::new(&[rows, cols]), buffer))
+    }
+
+    /// Computes whatever is pending and still held, so that a loop that never reads does not grow.
+    fn flush(self: &Arc<Self>) -> Result<()> {
+        let list = std::mem::take(&mut *self.pending.lock());
+        self.pending_bytes.store(0, Ordering::Relaxed);
+        // Tips: nodes that no other pending node reads. Other references are dropped at once, since planning keeps what
+        // somebody holds.
+        let roots: Vec<Arc<Node>> = {
+            let alive: Vec<Arc<Node>> = list.iter().filter_map(Weak::upgrade).collect();
+            let planner = self.planner.lock();
+            let token = &planner.token;
+            let mut read = rustc_hash::FxHashSet::default();
+            let waiting = || alive.iter().filter(|n| n.state.get(token).buffer.is_none());
+            for node in waiting() {
+                for edge in &node.state.get(token).edges {
+                    read.insert(Arc::as_ptr(&edge.node));
+                }
+            }
+            waiting().filter(|n| !read.contains(&Arc::as_ptr(n))).cloned().collect()
+        };
+        let result = self.realize_here(&roots).map(|_| ());
+        drop(roots);
+        // Fused-away nodes that somebody holds stay pending; if they are many, make room for as many again.
+        let rest: Vec<Arc<Node>> = list.iter().filter_map(Weak::upgrade).collect();
+        let planner = self.planner.lock();
+        let mut still: Vec<Weak<Node>> =
+            rest.iter().filter(|n| n.state.get(&planner.token).buffer.is_none()).map(Arc::downgrade).collect();
+        drop(planner);
+        self.threshold.store(MAX_PENDING.max(still.len() * 2), Ordering::Relaxed);
+        self.pending.lock().append(&mut still);
+        result
+    }
+
+    /// Starts the computation of the nodes that are not there yet. Returns when the work is submitted, not when it is
+    /// done. Values of other devices are fetched first, which waits for them.
+    pub fn realize<'a>(self: &'a Arc<Self>, roots: &'a [Arc<Node>]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            loop {
+                let transfers = self.realize_here(roots)?;
+                if transfers.is_empty() {
+                    return Ok(());
+                }
+                for node in transfers {
+                    self.fetch(&node).await?;
+                }
+            }
+        })
+    }
+
+    /// Like [`Engine::realize`], without waiting: false where values of other devices must be fetched first.
+    pub fn try_realize(self: &Arc<Self>, roots: &[Arc<Node>]) -> Result<bool> {
+        Ok(self.realize_here(roots)?.is_empty())
+    }
+
+    /// Brings a transfer's value from its device.
+    async fn fetch(self: &Arc<Self>, node: &Arc<Node>) -> Result<()> {
+        let source = {
+            let planner = self.planner.lock();
+            match node.state.get(&planner.token).edges.first() {
+                Some(edge) => edge.node.clone(),
+                // Another thread has fetched it.
+                None => return Ok(()),
+            }
+        };
+        let bytes = source.engine.clone().read(&source).await?;
+        let buffer = self.backend.allocate((bytes.len() as u64).max(4).next_multiple_of(16))?;
+        self.backend.write(&buffer, 0, &bytes)?;
+        let mut planner = self.planner.lock();
+        let state = node.state.get_mut(&mut planner.token);
+        state.buffer.get_or_insert(buffer);
+        let edges = std::mem::take(&mut state.edges);
+        drop(planner);
+        drop(edges);
+        Ok(())
+    }
+
+    /// The bytes of a node's whole value, computed first if it must be.
+    pub fn read<'a>(self: &'a Arc<Self>, node: &'a Arc<Node>) -> BoxFuture<'a, Result<Vec<u8>>> {
+        Box::pin(async move {
+            let buffer = self.value(node).await?;
+            self.backend.read(&buffer, 0..node.bytes()).await
+        })
+    }
+
+    /// The buffer of a node's value.
+    pub async fn value(self: &Arc<Self>, node: &Arc<Node>) -> Result<Buffer> {
+        loop {
+            if let Some(buffer) = self.buffer(node) {
+                return Ok(buffer);
+            }
+            self.realize(std::slice::from_ref(node)).await?;
+        }
+    }
+
+    /// The buffer of a node's value, if it is there.
+    pub fn buffer(&self, node: &Node) -> Option<Buffer> {
+        node.state.get(&self.planner.lock().token).buffer.clone()
+    }
+
+    /// One round under the lock. Returns the transfers that must be fetched first, if there are any.
+    fn realize_here(self: &Arc<Self>, roots: &[Arc<Node>]) -> Result<Vec<Arc<Node>>> {
+        if roots.is_empty() {
+            return Ok(Vec::new());
+        }
+        if let Some(other) = roots.iter().find(|n| n.engine.id != self.id) {
+            return Err(Error::Device(format!("{other:?} lives on {}", other.engine.backend.info().name)));
+        }
+        let mut garbage: Vec<Edges> = Vec::new();
+        let mut guard = self.planner.lock();
+        let planner = &mut *guard;
+        let mut collected = std::mem::take(&mut planner.collected);
+        let result = planner.round(self, &mut collected, roots, &mut garbage);
+        let transfers = std::mem::take(&mut collected.transfers);
+        collected.clear();
+        planner.collected = collected;
+        drop(guard);
+        // Operands that nobody needs any more are freed outside the lock.
+        drop(garbage);
+        result.map(|()| transfers)
+    }
+}
+
+impl Planner {
+    fn round(
+        &mut self,
+        engine: &Engine,
+        c: &mut Collected,
+        roots: &[Arc<Node>],
+        garbage: &mut Vec<Edges>,
+    ) -> Result<()> {
+        self.round = self.round.wrapping_add(1).max(1);
+        c.collect(&self.token, self.round, roots);
+        if !c.transfers.is_empty() || c.nodes.is_empty() {
+            return Ok(());
+        }
+        let plan = self.plan(engine, c)?;
+        let backend = &*engine.backend;
+        let buffers = plan.buffers(c, &self.token, &self.data, backend, &mut self.scratch)?;
+        let run = crate::Run {
+            program: &plan.program,
+            buffers: &buffers,
+            args: &self.data.args,
+            words: &self.data.words,
+            scalars: &self.data.scalars,
+        };
+        if engine.options.debug > 0 {
+            crate::debug::run(backend, &run, |i| c.nodes[plan.head(i) as usize].clone())?;
+        } else {
+            backend.submit(&*plan.prepared, run)?;
+        }
+        self.counters.rounds += 1;
+        self.counters.steps += plan.program.steps.len() as u64;
+        for &(node, buffer) in &plan.commits {
+            let state = c.nodes[node as usize].state.get_mut(&mut self.token);
+            state.buffer = Some(buffers[buffer as usize].clone());
+            garbage.push(std::mem::take(&mut state.edges));
+        }
+        for &node in &plan.fused {
+            c.nodes[node as usize].state.get_mut(&mut self.token).fused = true;
+        }
+        Ok(())
+    }
+
+    /// The cached plan that fits, or a new one; `self.data` is then filled.
+    fn plan(&mut self, engine: &Engine, c: &Collected) -> Result<Arc<Plan>> {
+        let mut hasher = FxHasher::default();
+        for &word in &c.key {
+            hasher.write_u64(word);
+        }
+        let hash = hasher.finish();
+        self.clock += 1;
+        if let Some(cached) = self.plans.get_mut(&hash) {
+            cached.used = self.clock;
+            if let Some((_, variants)) = cached.entries.iter_mut().find(|(key, _)| **key == *c.key) {
+                for at in 0..variants.len() {
+                    if variants[at].fill(c, &self.token, &mut self.data) {
+                        // The most recent one first: classes tend to stay.
+                        variants.swap(0, at);
+                        return Ok(variants[0].clone());
+                    }
+                }
+            }
+        }
+        self.counters.planned += 1;
+        let plan = Arc::new(plan::plan(c, &self.token, &*engine.backend, engine.options.fuse)?);
+        if !plan.fill(c, &self.token, &mut self.data) {
+            return Err(Error::msg("a new plan does not fit its own data; this is a bug in Tallow"));
+        }
+        if self.plans.len() >= MAX_PLANS
+            && let Some(oldest) = self.plans.iter().min_by_key(|(_, cached)| cached.used).map(|(&hash, _)| hash)
+        {
+            self.plans.remove(&oldest);
+        }
+        let cached = self.plans.entry(hash).or_default();
+        cached.used = self.clock;
+        match cached.entries.iter_mut().find(|(key, _)| **key == *c.key) {
+            Some((_, variants)) => {
+                variants.insert(0, plan.clone());
+                variants.truncate(MAX_VARIANTS);
+            }
+            None => cached.entries.push((c.key.clone().into_boxed_slice(), vec![plan.clone()])),
+        }
+        Ok(plan)
+    }
+}
+
+impl From<&Arc<Node>> for Edge {
+    fn from(node: &Arc<Node>) -> Self {
+        Edge { node: node.clone(), view: View::contiguous(node.shape.clone()) }
+    }
+}

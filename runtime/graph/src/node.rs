@@ -1,0 +1,206 @@
+//! Nodes: values that are there or that can be computed. Users hold them through tensors' cells; see `tallow::Tensor`.
+
+use crate::{
+    Buffer, DType, Engine, MapOp, Scalar, Shape, View,
+    kernel::{Activations, Distribution, RowOp},
+    locked::Locked,
+};
+use smallvec::SmallVec;
+use std::sync::{Arc, atomic::AtomicU64};
+
+/// What a node computes. Sizes and scalars are not part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Data that was given.
+    Leaf,
+    /// Scalar 0 everywhere.
+    Fill,
+    /// scalar 0 + scalar 1 * index, along a single axis.
+    Iota,
+    /// An element-wise operation; every edge's view has the node's shape.
+    Map(MapOp),
+    /// A reduction or norm over the last `inner` axes of the edge's view. Scalar 0: eps, for norms.
+    Row {
+        /// What is computed.
+        op: RowOp,
+        /// How many axes.
+        inner: u8,
+    },
+    /// left [batch..., m, k] x right [batch..., k, n].
+    Contract {
+        /// For quantized right operands.
+        activations: Activations,
+    },
+    /// Edges: q, k, v as [batch, position, head, width], and a mask [batch, head, query, key] if there is one. Scalars:
+    /// scale, softcap, window.
+    Attention {
+        /// Hide keys after the query.
+        causal: bool,
+        /// Hide keys older than the window (scalar 2).
+        window: bool,
+        /// Cap scores (scalar 1).
+        softcap: bool,
+        /// A fourth edge is added to the scores.
+        mask: bool,
+    },
+    /// Edges: source [outer, rows, inner], ids [n]; gives [outer, n, inner].
+    Gather,
+    /// Random numbers. Scalars: two of the distribution, then key low, key high, counter low, counter high.
+    Random(Distribution),
+    /// A new version of a value: edge 0 is the old version, seen through the window that is written; edge 1 is what is
+    /// written, of the window's shape. The node has the old version's shape.
+    Write,
+    /// The value of a node on another device.
+    Transfer,
+}
+
+impl Op {
+    /// The name for messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Leaf => "leaf",
+            Op::Fill => "full",
+            Op::Iota => "arange",
+            Op::Map(_) => "map",
+            Op::Row { op: RowOp::RmsNorm, .. } => "rms_norm",
+            Op::Row { op: RowOp::LayerNorm, .. } => "layer_norm",
+            Op::Row { op: RowOp::Softmax, .. } => "softmax",
+            Op::Row { .. } => "reduce",
+            Op::Contract { .. } => "matmul",
+            Op::Attention { .. } => "attention",
+            Op::Gather => "gather",
+            Op::Random(_) => "random",
+            Op::Write => "write",
+            Op::Transfer => "to_device",
+        }
+    }
+
+    /// The operation as a number, for structural keys.
+    pub(crate) fn code(self) -> u32 {
+        match self {
+            Op::Leaf => 0,
+            Op::Fill => 1,
+            Op::Iota => 2,
+            Op::Gather => 3,
+            Op::Write => 4,
+            Op::Transfer => 5,
+            Op::Random(Distribution::Uniform) => 6,
+            Op::Random(Distribution::Normal) => 7,
+            Op::Contract { activations } => 8 + activations as u32,
+            Op::Map(map) => {
+                0x100
+                    | match map {
+                        MapOp::Unary(op) => 0x1000 | op as u32,
+                        MapOp::Binary(op) => 0x2000 | op as u32,
+                        MapOp::Compare(op) => 0x3000 | op as u32,
+                        MapOp::BinaryScalar(op) => 0x4000 | op as u32,
+                        MapOp::Where => 0x5000,
+                        MapOp::Cast => 0x5001,
+                        MapOp::Affine => 0x5002,
+                        MapOp::Copy => 0x5003,
+                    }
+            }
+            Op::Row { op, inner } => 0x200 | (op as u32) << 12 | u32::from(inner) << 20,
+            Op::Attention { causal, window, softcap, mask } => {
+                0x300
+                    | u32::from(causal) << 12
+                    | u32::from(window) << 13
+                    | u32::from(softcap) << 14
+                    | u32::from(mask) << 15
+            }
+        }
+    }
+}
+
+/// An operand: a node, seen through a view.
+#[derive(Clone)]
+pub struct Edge {
+    /// Whose value.
+    pub node: Arc<Node>,
+    /// Which elements of it.
+    pub view: View,
+}
+
+/// Edges of a node.
+pub type Edges = SmallVec<[Edge; 2]>;
+
+/// The part of a node that changes, under the engine's lock.
+pub(crate) struct State {
+    /// What it is computed from; empty once the value is there.
+    pub edges: Edges,
+    /// The value, once it is there.
+    pub buffer: Option<Buffer>,
+    /// It was fused away once while somebody held it; the next time it is stored.
+    pub fused: bool,
+}
+
+/// A value: there already, or with all that is needed to compute it.
+pub struct Node {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) op: Op,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Shape,
+    pub(crate) scalars: SmallVec<[Scalar; 2]>,
+    /// (planning round << 32) | position in that round; meaningless in other rounds. Written under the engine's lock.
+    pub(crate) mark: AtomicU64,
+    pub(crate) state: Locked<State>,
+}
+
+impl Node {
+    /// The engine that computes it.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// What it computes.
+    pub fn op(&self) -> Op {
+        self.op
+    }
+
+    /// The dtype of its elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The shape of its value. Packed weights are [rows, cols].
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Bytes of its value in contiguous storage (of packed weights: in the file's layout).
+    pub fn bytes(&self) -> u64 {
+        self.dtype.bytes_for(self.shape.elem_count()).map_or(u64::MAX, |b| b as u64)
+    }
+
+    /// The whole value as an operand.
+    pub fn whole(self: &Arc<Self>) -> Edge {
+        Edge { node: self.clone(), view: View::contiguous(self.shape.clone()) }
+    }
+}
+
+impl Drop for Node {
+    /// Takes a chain apart one node at a time: a million pending nodes must not recurse.
+    fn drop(&mut self) {
+        let state = self.state.owned();
+        if state.edges.is_empty() {
+            return;
+        }
+        let mut pending: Vec<Edges> = vec![std::mem::take(&mut state.edges)];
+        while let Some(edges) = pending.pop() {
+            for edge in edges {
+                if let Some(mut node) = Arc::into_inner(edge.node) {
+                    let inner = std::mem::take(&mut node.state.owned().edges);
+                    if !inner.is_empty() {
+                        pending.push(inner);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {:?}", self.op.name(), self.dtype, self.shape)
+    }
+}

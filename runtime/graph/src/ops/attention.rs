@@ -1,0 +1,163 @@
+//! Scaled dot-product attention (Vaswani et al., 2017), without a stored score matrix where the device has the kernel.
+
+use super::{binary, binary_scalar, matmul, same_engine, softmax, unary, where_cond};
+use crate::{BinaryOp, CompareOp, DType, Edge, Error, Node, Op, Result, Scalar, Shape, UnaryOp};
+use smallvec::smallvec;
+use std::sync::Arc;
+
+/// What attention does beside `softmax(scale * q k^T) v`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Attention {
+    /// Factor of the scores, usually 1 / sqrt(width).
+    pub scale: f64,
+    /// Hide keys after the query; the last query sees every key.
+    pub causal: bool,
+    /// Hide keys that lie `window` or more positions before the query.
+    pub window: Option<usize>,
+    /// Scores become c * tanh(score / c).
+    pub softcap: Option<f64>,
+}
+
+/// q [batch, queries, heads, width], k [batch, keys, kv heads, width], v [batch, keys, kv heads, v width] ->
+/// [batch, queries, heads, v width], contiguous. `mask` [batch, heads, queries, keys] (it broadcasts) is added to the scores.
+/// Query head h reads key head h / (heads / kv heads). A query that sees no key gives zeros.
+pub fn attention(q: Edge, k: Edge, v: Edge, mask: Option<Edge>, options: Attention) -> Result<Arc<Node>> {
+    let engine = same_engine("attention", &[&q, &k, &v])?.clone();
+    super::refuse_packed("attention", &[&q, &k, &v])?;
+    let fail = |why: &str| {
+        let shapes = format!("{:?}, {:?}, {:?}", q.view.shape, k.view.shape, v.view.shape);
+        Error::op("attention", format!("{why}: q, k, v are {shapes}"))
+    };
+    let ([b, tq, h, d], [kb, tk, kvh, kd], [vb, vt, vh, vd]) =
+        match (q.view.shape.dims(), k.view.shape.dims(), v.view.shape.dims()) {
+            (&[b, t, h, d], &[kb, kt, kh, kd], &[vb, vt, vh, vd]) => ([b, t, h, d], [kb, kt, kh, kd], [vb, vt, vh, vd]),
+            _ => return Err(fail("each needs axes [batch, position, head, width]")),
+        };
+    if b != kb || b != vb || tk != vt || kvh != vh || d != kd {
+        return Err(fail("batch, positions, heads or widths do not fit"));
+    }
+    if kvh == 0 || !h.is_multiple_of(kvh) {
+        return Err(fail("the query heads are not a multiple of the key heads"));
+    }
+    if k.node.dtype != v.node.dtype || !q.node.dtype.is_float() || !k.node.dtype.is_float() {
+        return Err(fail("k and v need one floating-point dtype"));
+    }
+    let mask = match mask {
+        None => None,
+        Some(mask) => {
+            let shape = Shape::new(&[b, h, tq, tk]);
+            if mask.node.dtype != DType::F32 {
+                return Err(Error::op("attention", format!("the mask must be F32, not {}", mask.node.dtype)));
+            }
+            let view = mask.view.broadcast_to(&shape);
+            let view = view.ok_or_else(|| {
+                Error::op("attention", format!("mask {:?} does not broadcast to {shape:?}", mask.view.shape))
+            })?;
+            Some(Edge { node: mask.node, view })
+        }
+    };
+    let dtype = q.node.dtype;
+    let op = Op::Attention {
+        causal: options.causal,
+        window: options.window.is_some(),
+        softcap: options.softcap.is_some(),
+        mask: mask.is_some(),
+    };
+    if engine.options().decompose || !engine.backend().runs(op, dtype) {
+        return decomposed(q, k, v, mask, options);
+    }
+    let window = options.window.unwrap_or(0).min(i64::MAX as usize) as u64;
+    let scalars = smallvec![Scalar::F(options.scale), Scalar::F(options.softcap.unwrap_or(0.0)), Scalar::U(window)];
+    let mut edges: crate::Edges = smallvec![q, k, v];
+    edges.extend(mask);
+    Ok(engine.node(op, dtype, Shape::new(&[b, tq, h, vd]), edges, scalars))
+}
+
+/// From primitives, with a score matrix, in f32.
+fn decomposed(q: Edge, k: Edge, v: Edge, mask: Option<Edge>, options: Attention) -> Result<Arc<Node>> {
+    let engine = q.node.engine.clone();
+    let dtype = q.node.dtype;
+    let wide = |e: Edge| -> Result<Edge> {
+        if matches!(e.node.dtype, DType::F32) { Ok(e) } else { Ok(Edge::from(&super::cast(e, DType::F32)?)) }
+    };
+    let (q, k, v) = (wide(q)?, wide(k)?, wide(v)?);
+    let (b, tq, h) = (q.view.shape[0], q.view.shape[1], q.view.shape[2]);
+    let (tk, kvh) = (k.view.shape[1], k.view.shape[2]);
+    let group = h / kvh;
+    // Heads before positions, and key heads repeated by a broadcast axis: [b, kvh, group, position, width].
+    let heads = |e: Edge, grouped: bool| -> Result<Edge> {
+        let s = e.view.shape.clone();
+        let view = if grouped {
+            let split = e.view.reshape(&Shape::new(&[s[0], s[1], kvh, group, s[3]]));
+            match split {
+                Some(view) => view.permute(&[0, 2, 3, 1, 4]),
+                None => return Err(Error::op("attention", format!("heads of {s:?} cannot be grouped"))),
+            }
+        } else {
+            let five = e.view.permute(&[0, 2, 1, 3]).unsqueeze(2);
+            let shape = Shape::new(&[s[0], kvh, group, s[1], s[3]]);
+            five.broadcast_to(&shape).ok_or_else(|| Error::op("attention", "key heads do not repeat"))?
+        };
+        Ok(Edge { node: e.node, view })
+    };
+    let q = heads(q, true)?;
+    let mut k = heads(k, false)?;
+    let v = heads(v, false)?;
+    k.view = k.view.permute(&[0, 1, 2, 4, 3]);
+    let mut scores = Edge::from(&binary_scalar(BinaryOp::Mul, Edge::from(&matmul(q, k)?), Scalar::F(options.scale))?);
+    if let Some(c) = options.softcap {
+        let small = binary_scalar(BinaryOp::Div, scores, Scalar::F(c))?;
+        let tanh = unary(UnaryOp::Tanh, Edge::from(&small))?;
+        scores = Edge::from(&binary_scalar(BinaryOp::Mul, Edge::from(&tanh), Scalar::F(c))?);
+    }
+    if let Some(mask) = mask {
+        let shape = Shape::new(&[b, kvh, group, tq, tk]);
+        let view =
+            mask.view.reshape(&shape).ok_or_else(|| Error::op("attention", "the mask's heads cannot be grouped"))?;
+        scores = Edge::from(&binary(BinaryOp::Add, scores, Edge { node: mask.node, view })?);
+    }
+    let mut probabilities = None;
+    if options.causal || options.window.is_some() {
+        // key s is visible to query t: s <= t + position, and s > t + position - window
+        let position = tk as i64 - tq as i64;
+        let query = super::arange(&engine, tq, DType::F32, Scalar::F(position as f64), Scalar::F(1.0))?;
+        let key = super::arange(&engine, tk, DType::F32, Scalar::F(0.0), Scalar::F(1.0))?;
+        let query = Edge { view: crate::View::contiguous(query.shape.clone()).unsqueeze(1), node: query };
+        let key = Edge::from(&key);
+        let hidden = super::full(&engine, Shape::new(&[1]), DType::F32, Scalar::F(-1e30))?;
+        let zero = super::full(&engine, Shape::new(&[1]), DType::F32, Scalar::F(0.0))?;
+        let mut rules = Vec::new();
+        if options.causal {
+            rules.push(super::compare(CompareOp::Le, key.clone(), query.clone())?);
+        }
+        if let Some(window) = options.window {
+            let oldest = super::affine(query, Scalar::F(1.0), Scalar::F(-(window as f64)))?;
+            rules.push(super::compare(CompareOp::Gt, key, Edge::from(&oldest))?);
+        }
+        for rule in &rules {
+            scores = Edge::from(&where_cond(Edge::from(rule), scores, Edge::from(&hidden))?);
+        }
+        // Rows that see nothing are zeros, not averages.
+        let mut weights = Edge::from(&softmax(scores.clone())?);
+        for rule in &rules {
+            weights = Edge::from(&where_cond(Edge::from(rule), weights, Edge::from(&zero))?);
+        }
+        probabilities = Some(weights);
+    }
+    let probabilities = match probabilities {
+        Some(p) => p,
+        None => Edge::from(&softmax(scores)?),
+    };
+    let out = matmul(probabilities, v)?;
+    // [b, kvh, group, t, vd] -> [b, t, heads, vd]
+    let vd = out.shape[4];
+    let edge = Edge::from(&out);
+    let turned = Edge { view: edge.view.permute(&[0, 3, 1, 2, 4]), node: edge.node };
+    let dense = super::copy(turned)?;
+    let view = crate::View::contiguous(Shape::new(&[b, tq, h, vd]));
+    if dtype == DType::F32 {
+        super::copy(Edge { node: dense, view })
+    } else {
+        super::cast(Edge { node: dense, view }, dtype)
+    }
+}

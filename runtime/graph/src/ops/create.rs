@@ -1,0 +1,46 @@
+//! Values from nothing: constants, ranges, random numbers; and values from another device.
+
+use crate::{DType, Edge, Engine, Error, Node, Op, Result, Scalar, Shape, kernel::Distribution};
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
+
+/// `value` everywhere.
+pub fn full(engine: &Arc<Engine>, shape: Shape, dtype: DType, value: Scalar) -> Result<Arc<Node>> {
+    engine.backend().check_dtype(dtype)?;
+    Ok(engine.node(Op::Fill, dtype, shape, SmallVec::new(), smallvec![value]))
+}
+
+/// `start + step * i` for i in 0..n.
+pub fn arange(engine: &Arc<Engine>, n: usize, dtype: DType, start: Scalar, step: Scalar) -> Result<Arc<Node>> {
+    engine.backend().check_dtype(dtype)?;
+    Ok(engine.node(Op::Iota, dtype, Shape::new(&[n]), SmallVec::new(), smallvec![start, step]))
+}
+
+/// Random numbers of a floating-point dtype. `key` and `counter` name the place in the stream: equal places give equal
+/// numbers on every device (uniform ones bit by bit).
+pub fn random(
+    engine: &Arc<Engine>,
+    shape: Shape,
+    dtype: DType,
+    distribution: Distribution,
+    params: [f64; 2],
+    key: u64,
+    counter: u64,
+) -> Result<Arc<Node>> {
+    engine.backend().check_dtype(dtype)?;
+    if !dtype.is_float() {
+        return Err(Error::op("rand", format!("random numbers are floating-point, not {dtype}")));
+    }
+    let words = [key & 0xffff_ffff, key >> 32, counter & 0xffff_ffff, counter >> 32];
+    let scalars = params.into_iter().map(Scalar::F).chain(words.into_iter().map(Scalar::U)).collect();
+    Ok(engine.node(Op::Random(distribution), dtype, shape, SmallVec::new(), scalars))
+}
+
+/// The whole value of a node of another engine.
+pub fn transfer(engine: &Arc<Engine>, source: &Arc<Node>) -> Result<Arc<Node>> {
+    if source.dtype.is_quantized() {
+        return Err(Error::op("to_device", "packed weights are loaded per device: use QTensor::to_device"));
+    }
+    engine.backend().check_dtype(source.dtype)?;
+    Ok(engine.node(Op::Transfer, source.dtype, source.shape.clone(), smallvec![Edge::from(source)], SmallVec::new()))
+}

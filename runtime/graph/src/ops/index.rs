@@ -1,0 +1,51 @@
+//! Rows by index, and writes into a part of a value.
+
+use super::same_engine;
+use crate::{DType, Edge, Error, Node, Op, Result, Shape, View};
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
+
+/// Slices of `source` along `axis`, in the order of `ids` (one axis, an integer dtype): index_select. A packed source [rows,
+/// cols] gives F32 rows (axis 0). An id out of range is a fault, reported at the next read.
+pub fn gather(source: Edge, ids: Edge, axis: usize) -> Result<Arc<Node>> {
+    let engine = same_engine("index_select", &[&source, &ids])?.clone();
+    let shape = source.view.shape.clone();
+    if axis >= shape.rank() || ids.view.shape.rank() != 1 || !ids.node.dtype.is_int() {
+        let message = format!(
+            "takes an axis of {shape:?} and ids of one axis and an integer dtype, not axis {axis} and {:?} {}",
+            ids.view.shape, ids.node.dtype
+        );
+        return Err(Error::op("index_select", message));
+    }
+    let outer: usize = shape[..axis].iter().product();
+    let inner: usize = shape[axis + 1..].iter().product();
+    let three = Shape::new(&[outer, shape[axis], inner]);
+    let packed = source.node.dtype.is_quantized();
+    if packed && (axis != 0 || shape.rank() != 2) {
+        return Err(Error::op("index_select", format!("a packed weight gives whole rows: axis 0 of {shape:?}")));
+    }
+    let source = match source.view.reshape(&three) {
+        Some(view) => Edge { node: source.node, view },
+        None => Edge { node: super::copy(source)?, view: View::contiguous(three) },
+    };
+    let dtype = if packed { DType::F32 } else { source.node.dtype };
+    let out = Shape::new(&[outer, ids.view.shape[0], inner]);
+    Ok(engine.node(Op::Gather, dtype, out, smallvec![source, ids], SmallVec::new()))
+}
+
+/// A new version of `base` in which the window `window` (a view of `base`'s whole value that covers each element at most
+/// once) holds `value`, which broadcasts to the window's shape.
+pub fn write(base: &Arc<Node>, window: View, value: Edge) -> Result<Arc<Node>> {
+    if base.dtype.is_quantized() || base.dtype != value.node.dtype {
+        let message = format!("cannot write {} into {}: convert with to_dtype", value.node.dtype, base.dtype);
+        return Err(Error::op("slice_set", message));
+    }
+    let view = value.view.broadcast_to(&window.shape).ok_or_else(|| {
+        Error::op("slice_set", format!("{:?} does not fit a window of {:?}", value.view.shape, window.shape))
+    })?;
+    let base = Edge { node: base.clone(), view: window };
+    let value = Edge { node: value.node, view };
+    let engine = same_engine("slice_set", &[&base, &value])?.clone();
+    let (dtype, shape) = (base.node.dtype, base.node.shape.clone());
+    Ok(engine.node(Op::Write, dtype, shape, smallvec![base, value], SmallVec::new()))
+}

@@ -1,0 +1,148 @@
+//! Memory of a plan: which buffer each value lies in. Values that outlive the plan get fresh buffers, all others share
+//! slots of scratch memory whose sizes are data.
+
+use super::{
+    collect::Collected,
+    emit::{Emitted, Value},
+    order::After,
+};
+use crate::locked::Token;
+use rustc_hash::FxHashMap;
+
+/// Where a buffer of a run comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The buffer of a leaf.
+    Leaf(u32),
+    /// Memory of its own, for the nodes that keep it.
+    Fresh(Vec<Value>),
+    /// Scratch slot of this number, large enough for each of the values.
+    Slot(u32, Vec<Value>),
+    /// Scratch slot of this number, of the size that the implementation of a step asks for.
+    Work(u32, u32),
+}
+
+/// The memory plan: places by buffer number, and the buffer number of each value.
+#[derive(Default)]
+pub(crate) struct Layout {
+    pub places: Vec<Place>,
+    pub buffer: FxHashMap<Value, u32>,
+    pub slots: u32,
+}
+
+/// Bytes of a value, rounded up so that kernels may write whole words.
+pub(crate) fn bytes(c: &Collected, token: &Token, value: Value) -> u64 {
+    let exact = match value {
+        Value::Leaf(l) => c.leaves[l as usize].bytes(),
+        Value::Node(n) | Value::Base(n) => c.nodes[n as usize].bytes(),
+        Value::Copy(n, e) => {
+            let edge = c.edge(token, n, e);
+            edge.view.shape.elem_count() as u64 * edge.node.dtype.size_in_bytes() as u64
+        }
+    };
+    exact.max(4).next_multiple_of(16)
+}
+
+/// Values that lie in one buffer, from the first version to the last.
+struct Chain {
+    values: Vec<Value>,
+    leaf: Option<u32>,
+    keep: bool,
+    first: usize,
+    last: usize,
+}
+
+/// Assigns places. Adds to `after` what the reuse of slots demands: the new writer waits for the old readers.
+pub(crate) fn assign(c: &Collected, token: &Token, steps: &[Emitted], after: &mut After) -> Layout {
+    let mut chains: Vec<Chain> = Vec::new();
+    let mut chain_of: FxHashMap<Value, usize> = FxHashMap::default();
+    let mut users: Vec<Vec<u32>> = Vec::new();
+    for (s, step) in steps.iter().enumerate() {
+        for &value in step.inputs.iter().chain(step.outputs.iter().filter_map(|o| o.takes.as_ref())) {
+            if let Value::Leaf(l) = value {
+                chain_of.entry(value).or_insert_with(|| {
+                    chains.push(Chain { values: vec![value], leaf: Some(l), keep: false, first: s, last: s });
+                    users.push(Vec::new());
+                    chains.len() - 1
+                });
+            }
+            if let Some(&chain) = chain_of.get(&value) {
+                chains[chain].last = s;
+                users[chain].push(s as u32);
+            }
+        }
+        for out in &step.outputs {
+            let keep = matches!(out.value, Value::Node(n) if c.wanted[n as usize].keep);
+            let chain = match out.takes.and_then(|t| chain_of.get(&t).copied()) {
+                Some(chain) => chain,
+                None => {
+                    chains.push(Chain { values: Vec::new(), leaf: None, keep: false, first: s, last: s });
+                    users.push(Vec::new());
+                    chains.len() - 1
+                }
+            };
+            chains[chain].values.push(out.value);
+            chains[chain].keep |= keep;
+            chains[chain].last = s;
+            users[chain].push(s as u32);
+            chain_of.insert(out.value, chain);
+        }
+    }
+    let mut layout = Layout::default();
+    // (slot, free from step, size at planning, chain that had it)
+    let mut slots: Vec<(usize, u64, usize)> = Vec::new();
+    let mut by_start: Vec<usize> = (0..chains.len()).collect();
+    by_start.sort_by_key(|&i| chains[i].first);
+    let mut number = vec![0u32; chains.len()];
+    for i in by_start {
+        let chain = &chains[i];
+        let place = match (chain.leaf, chain.keep) {
+            (Some(leaf), _) => Place::Leaf(leaf),
+            (None, true) => Place::Fresh(chain.values.clone()),
+            (None, false) => {
+                let size = chain.values.iter().map(|&v| bytes(c, token, v)).max().unwrap_or(0);
+                // The free slot that is nearest in size.
+                let free = slots.iter().enumerate().filter(|(_, slot)| slot.0 < chain.first);
+                let slot = match free.min_by_key(|(_, slot)| slot.1.abs_diff(size)).map(|(at, _)| at) {
+                    Some(at) => {
+                        let waits = users[slots[at].2].clone();
+                        for step in waits {
+                            if step as usize != chain.first && !after[chain.first].contains(&step) {
+                                after[chain.first].push(step);
+                            }
+                        }
+                        slots[at] = (chain.last, slots[at].1.max(size), i);
+                        at
+                    }
+                    None => {
+                        slots.push((chain.last, size, i));
+                        slots.len() - 1
+                    }
+                };
+                Place::Slot(slot as u32, chain.values.clone())
+            }
+        };
+        // Chains that share a slot share its buffer number.
+        let shared = match &place {
+            Place::Slot(slot, _) => layout.places.iter().position(|p| matches!(p, Place::Slot(s, _) if s == slot)),
+            _ => None,
+        };
+        number[i] = match shared {
+            Some(at) => {
+                if let Place::Slot(_, values) = &mut layout.places[at] {
+                    values.extend(chain.values.iter().copied());
+                }
+                at as u32
+            }
+            None => {
+                layout.places.push(place);
+                layout.places.len() as u32 - 1
+            }
+        };
+    }
+    layout.slots = slots.len() as u32;
+    for (value, chain) in chain_of {
+        layout.buffer.insert(value, number[chain]);
+    }
+    layout
+}

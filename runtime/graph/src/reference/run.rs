@@ -1,0 +1,358 @@
+//! The kernels, one loop each, straight from the documentation in `kernel.rs`.
+
+use super::value::{V, binary, cast, evaluate, load, store};
+use crate::{
+    BinaryOp, DType, Expr, Kernel, Scalar,
+    kernel::{AttentionKernel, ContractKernel, GatherKernel, MapKernel, Operand, RowKernel, RowOp},
+};
+
+/// Reads words in order.
+struct Words<'a>(&'a [i64]);
+
+impl<'a> Words<'a> {
+    fn one(&mut self) -> i64 {
+        self.many(1)[0]
+    }
+
+    fn many(&mut self, n: usize) -> &'a [i64] {
+        let (now, rest) = self.0.split_at(n);
+        self.0 = rest;
+        now
+    }
+}
+
+/// Offset and strides of an operand.
+struct At<'a>(i64, &'a [i64]);
+
+impl At<'_> {
+    fn index(&self, index: &[i64]) -> usize {
+        (self.0 + self.1.iter().zip(index).map(|(s, i)| s * i).sum::<i64>()) as usize
+    }
+}
+
+/// All indices of a space, in row-major order.
+fn indices(dims: &[i64]) -> Vec<Vec<i64>> {
+    let mut all = vec![vec![]];
+    for &dim in dims {
+        all = all.into_iter().flat_map(|head| (0..dim).map(move |i| [head.clone(), vec![i]].concat())).collect();
+    }
+    all
+}
+
+fn element(bytes: &[u8], dtype: DType, at: usize) -> V {
+    let size = dtype.size_in_bytes();
+    load(&bytes[at * size..(at + 1) * size], dtype)
+}
+
+fn put(out: &mut [u8], dtype: DType, at: usize, value: V) {
+    let mut bytes = Vec::new();
+    store(value, dtype, &mut bytes);
+    let size = bytes.len();
+    out[at * size..(at + 1) * size].copy_from_slice(&bytes);
+}
+
+struct Env<'a> {
+    inputs: &'a [Vec<u8>],
+    operands: &'a [Operand],
+    walks: &'a [At<'a>],
+    scalars: &'a [Scalar],
+}
+
+impl Env<'_> {
+    fn run(&self, expr: &Expr, acc: &[V], index: &[i64]) -> V {
+        let load = |i: usize| {
+            let operand = &self.operands[i];
+            let input = operand.input.expect("a loaded operand has a buffer") as usize;
+            element(&self.inputs[input], operand.dtype, self.walks[i].index(index))
+        };
+        let position = |i: usize| self.walks[i].index(index) as i128;
+        evaluate(expr, acc, self.scalars, &load, &position)
+    }
+}
+
+pub(super) fn step(
+    kernel: &Kernel,
+    words: &[i64],
+    scalars: &[Scalar],
+    inputs: &[Vec<u8>],
+    outputs: &mut [Vec<u8>],
+) -> Result<(), String> {
+    let words = Words(words);
+    match kernel {
+        Kernel::Map(map) => map_step(map, words, scalars, inputs, outputs),
+        Kernel::Row(row) => row_step(row, words, scalars, inputs, &mut outputs[0]),
+        Kernel::Contract(contract) => contract_step(contract, words, scalars, inputs, outputs),
+        Kernel::Attention(attention) => attention_step(attention, words, scalars, inputs, &mut outputs[0]),
+        Kernel::Gather(gather) => return gather_step(gather, words, inputs, &mut outputs[0]),
+        Kernel::Random(_) => return Err("the reference draws no random numbers".into()),
+    }
+    Ok(())
+}
+
+fn map_step(map: &MapKernel, mut words: Words<'_>, scalars: &[Scalar], inputs: &[Vec<u8>], outputs: &mut [Vec<u8>]) {
+    for (part, out) in map.parts.iter().zip(outputs) {
+        let rank = part.rank as usize;
+        let dims = words.many(rank);
+        let to = At(words.one(), words.many(rank));
+        let walks: Vec<At> = part.operands.iter().map(|_| At(words.one(), words.many(rank))).collect();
+        let env = Env { inputs, operands: &part.operands, walks: &walks, scalars };
+        let dtype = part.expr.dtype().unwrap_or(DType::F32);
+        for index in indices(dims) {
+            put(out, dtype, to.index(&index), env.run(&part.expr, &[], &index));
+        }
+    }
+}
+
+fn reduce(op: RowOp, values: &[V], dtype: DType) -> V {
+    let n = values.len() as f64;
+    let better = |a: V, b: V| -> bool {
+        let (nan_a, nan_b) = (a.f().is_nan(), b.f().is_nan());
+        if nan_a || nan_b {
+            return nan_b && !nan_a;
+        }
+        let order = match (a, b) {
+            (V::I(x), V::I(y)) => x.cmp(&y),
+            _ => a.f().total_cmp(&b.f()),
+        };
+        match op {
+            RowOp::ArgMax => order.is_lt() && a.f() != b.f() || matches!((a, b), (V::I(x), V::I(y)) if x < y),
+            _ => order.is_gt() && a.f() != b.f() || matches!((a, b), (V::I(x), V::I(y)) if x > y),
+        }
+    };
+    let zero = if dtype.is_float() { V::F(0.0) } else { V::I(0) };
+    let one = if dtype.is_float() { V::F(1.0) } else { V::I(1) };
+    let fold = |start: Option<V>, op: BinaryOp| {
+        let mut all = values.iter().copied();
+        let start = start.or_else(|| all.next()).unwrap_or(zero);
+        all.fold(start, |a, b| binary(op, a, b, dtype))
+    };
+    match op {
+        RowOp::Sum => fold(Some(zero), BinaryOp::Add),
+        RowOp::Prod => fold(Some(one), BinaryOp::Mul),
+        RowOp::Mean => V::F(fold(Some(zero), BinaryOp::Add).f() / n),
+        RowOp::Max => fold(None, BinaryOp::Maximum),
+        RowOp::Min => fold(None, BinaryOp::Minimum),
+        _ => {
+            let mut best = 0;
+            for (i, &v) in values.iter().enumerate() {
+                if better(values[best], v) {
+                    best = i;
+                }
+            }
+            V::I(best as i128)
+        }
+    }
+}
+
+fn normalise(op: RowOp, x: &[f64], eps: f64) -> Vec<f64> {
+    let n = x.len() as f64;
+    match op {
+        RowOp::RmsNorm => {
+            let mean = x.iter().map(|v| v * v).sum::<f64>() / n;
+            x.iter().map(|v| v / (mean + eps).sqrt()).collect()
+        }
+        RowOp::LayerNorm => {
+            let mean = x.iter().sum::<f64>() / n;
+            let var = x.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n;
+            x.iter().map(|v| (v - mean) / (var + eps).sqrt()).collect()
+        }
+        _ => {
+            let top = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let exp: Vec<f64> = x.iter().map(|v| (v - top).exp()).collect();
+            let total: f64 = exp.iter().sum();
+            exp.iter().map(|v| v / total).collect()
+        }
+    }
+}
+
+fn row_step(row: &RowKernel, mut words: Words<'_>, scalars: &[Scalar], inputs: &[Vec<u8>], out: &mut [u8]) {
+    let rank = (row.outer + row.inner) as usize;
+    let outer_dims = words.many(row.outer as usize);
+    let inner_dims = words.many(row.inner as usize);
+    let walks: Vec<At> = row.operands.iter().map(|_| At(words.one(), words.many(rank))).collect();
+    let env = Env { inputs, operands: &row.operands, walks: &walks, scalars };
+    let dtype = row.after.dtype().unwrap_or(DType::F32);
+    let inner = indices(inner_dims);
+    let mut at = 0;
+    for outer in indices(outer_dims) {
+        let full = |i: &[i64]| [outer.as_slice(), i].concat();
+        let values: Vec<V> = inner.iter().map(|i| env.run(&row.before, &[], &full(i))).collect();
+        let results: Vec<V> = if row.op.reduces() {
+            vec![reduce(row.op, &values, row.before.dtype().unwrap_or(DType::F32))]
+        } else {
+            let x: Vec<f64> = values.iter().map(|v| v.f()).collect();
+            normalise(row.op, &x, scalars[0].to_f64()).into_iter().map(V::F).collect()
+        };
+        for (i, acc) in results.into_iter().enumerate() {
+            let zeros = vec![0; row.inner as usize];
+            let index = if row.op.reduces() { full(&zeros) } else { full(&inner[i]) };
+            put(out, dtype, at, env.run(&row.after, &[acc], &index));
+            at += 1;
+        }
+    }
+}
+
+/// Element `at` of a packed weight in the file's layout (the 32-element types), or of a plain buffer.
+fn weight(bytes: &[u8], dtype: DType, at: usize) -> V {
+    let half = |b: &[u8]| load(b, DType::F16).f();
+    let (block, i) = (at / 32, at % 32);
+    let nibble = |q: &[u8]| f64::from(if i < 16 { q[i] & 15 } else { q[i - 16] >> 4 });
+    match dtype {
+        DType::Q4_0 => {
+            let b = &bytes[block * 18..];
+            V::F(half(b) * (nibble(&b[2..]) - 8.0))
+        }
+        DType::Q4_1 => {
+            let b = &bytes[block * 20..];
+            V::F(half(b) * nibble(&b[4..]) + half(&b[2..]))
+        }
+        DType::Q8_0 => {
+            let b = &bytes[block * 34..];
+            V::F(half(b) * f64::from(b[2 + i] as i8))
+        }
+        _ => element(bytes, dtype, at),
+    }
+}
+
+fn contract_step(
+    k: &ContractKernel,
+    mut words: Words<'_>,
+    scalars: &[Scalar],
+    inputs: &[Vec<u8>],
+    outputs: &mut [Vec<u8>],
+) {
+    let batch = k.batch as usize;
+    let dims = words.many(batch);
+    let (m, depth) = (words.one(), words.one());
+    let left = At(words.one(), words.many(batch + 2));
+    let prologue = k.prologue.as_ref().map(|p| (p, words.one(), words.one()));
+    let mut batch_at = 0;
+    let parts: Vec<(i64, At, Vec<At>)> = k
+        .parts
+        .iter()
+        .map(|part| {
+            let n = words.one();
+            let right = At(words.one(), words.many(batch + 2));
+            let walks = part.operands.iter().map(|_| At(words.one(), words.many(batch + 2))).collect();
+            (n, right, walks)
+        })
+        .collect();
+    for index in indices(dims) {
+        for i in 0..m {
+            let mut x: Vec<V> = (0..depth)
+                .map(|d| {
+                    element(&inputs[k.left.0 as usize], k.left.1, left.index(&[index.as_slice(), &[i, d]].concat()))
+                })
+                .collect();
+            if let Some((p, w_at, b_at)) = &prologue {
+                let plain: Vec<f64> = x.iter().map(|v| v.f()).collect();
+                let extra = |at: &Option<(u8, DType)>, off: i64, d: usize, none: f64| {
+                    at.map_or(none, |(input, dtype)| element(&inputs[input as usize], dtype, off as usize + d).f())
+                };
+                x = normalise(p.op, &plain, scalars[0].to_f64())
+                    .iter()
+                    .enumerate()
+                    .map(|(d, v)| V::F(v * extra(&p.weight, *w_at, d, 1.0) + extra(&p.bias, *b_at, d, 0.0)))
+                    .collect();
+            }
+            for ((part, (n, right, walks)), out) in k.parts.iter().zip(&parts).zip(outputs.iter_mut()) {
+                let (input, dtype) = part.right;
+                let quantized = dtype.is_quantized();
+                let dot = |j: i64| {
+                    let zero = if dtype.is_int() { V::I(0) } else { V::F(0.0) };
+                    x.iter().enumerate().fold(zero, |acc, (d, &v)| {
+                        let at = if quantized {
+                            ((right.0 + j) * depth) as usize + d
+                        } else {
+                            right.index(&[index.as_slice(), &[d as i64, j]].concat())
+                        };
+                        let w = weight(&inputs[input as usize], dtype, at);
+                        let wide = if dtype.is_int() { dtype } else { DType::F64 };
+                        binary(BinaryOp::Add, acc, binary(BinaryOp::Mul, v, w, wide), wide)
+                    })
+                };
+                let env = Env { inputs, operands: &part.operands, walks, scalars };
+                let stored = part.epilogue.dtype().unwrap_or(DType::F32);
+                for j in 0..*n {
+                    let acc = if part.paired { vec![dot(j), dot(j + n)] } else { vec![dot(j)] };
+                    let value = env.run(&part.epilogue, &acc, &[index.as_slice(), &[i, j]].concat());
+                    put(out, stored, ((batch_at * m + i) * n + j) as usize, value);
+                }
+            }
+        }
+        batch_at += 1;
+    }
+}
+
+fn attention_step(a: &AttentionKernel, mut words: Words<'_>, scalars: &[Scalar], inputs: &[Vec<u8>], out: &mut [u8]) {
+    let shape = words.many(9);
+    let [batch, queries, keys, heads, kv_heads, width, v_width, position, window] = shape else { return };
+    let [q, k, v] = [(); 3].map(|()| At(words.one(), words.many(3)));
+    let mask = a.mask.then(|| At(words.one(), words.many(4)));
+    let (scale, softcap) = (scalars[0].to_f64(), scalars[1].to_f64());
+    let mut at = 0;
+    for index in indices(&[*batch, *queries, *heads]) {
+        let (b, t, h) = (index[0], index[1], index[2]);
+        let kh = h / (heads / kv_heads);
+        let mut scores = Vec::new();
+        for s in 0..*keys {
+            if (a.causal && s > t + position) || (a.window && s <= t + position - window) {
+                continue;
+            }
+            let dot: f64 = (0..*width)
+                .map(|d| {
+                    element(&inputs[0], a.dtype, q.index(&index_of(b, t, h)) + d as usize).f()
+                        * element(&inputs[1], a.kv_dtype, k.index(&index_of(b, s, kh)) + d as usize).f()
+                })
+                .sum();
+            let mut score = dot * scale;
+            if a.softcap {
+                score = softcap * (score / softcap).tanh();
+            }
+            if let Some(mask) = &mask {
+                score += element(&inputs[3], DType::F32, mask.index(&[b, h, t, s])).f();
+            }
+            scores.push((s, score));
+        }
+        let plain: Vec<f64> = scores.iter().map(|&(_, x)| x).collect();
+        let weights = normalise(RowOp::Softmax, &plain, 0.0);
+        for d in 0..*v_width {
+            let sum: f64 = scores
+                .iter()
+                .zip(&weights)
+                .map(|(&(s, _), w)| w * element(&inputs[2], a.kv_dtype, v.index(&index_of(b, s, kh)) + d as usize).f())
+                .sum();
+            put(out, a.dtype, at, V::F(sum));
+            at += 1;
+        }
+    }
+}
+
+fn index_of(b: i64, t: i64, h: i64) -> [i64; 3] {
+    [b, t, h]
+}
+
+fn gather_step(g: &GatherKernel, mut words: Words<'_>, inputs: &[Vec<u8>], out: &mut [u8]) -> Result<(), String> {
+    let shape = words.many(4);
+    let [outer, ids, rows, inner] = shape else { return Ok(()) };
+    let source = At(words.one(), words.many(2));
+    let which = At(words.one(), words.many(1));
+    let mut fault = Ok(());
+    let mut at = 0;
+    for index in indices(&[*outer, *ids]) {
+        let id = element(&inputs[1], g.ids, which.index(&index[1..])).i();
+        let inside = (0..i128::from(*rows)).contains(&id);
+        if !inside && fault.is_ok() {
+            fault = Err(format!("index {id} is outside 0..{rows}"));
+        }
+        for d in 0..*inner {
+            let value = match inside {
+                true => weight(&inputs[0], g.source, source.index(&[index[0], id as i64]) + d as usize),
+                false => V::F(0.0),
+            };
+            put(out, g.output, at, cast(value, g.output));
+            at += 1;
+        }
+    }
+    fault
+}
