@@ -1,0 +1,33 @@
+//! The backend that runs the WGSL library through wgpu: everything between [`tallow_graph::Backend`] and a GPU.
+//!
+//! ```text
+//! adapters   what can be opened, software devices told apart     open       features, limits, the library's Target
+//! pool       device memory by size class                         write      uploads in bounded chunks
+//! pipelines  compiled kernels, by whole-key equality             binds      bind groups, by buffers
+//! submit     one pass, one uniform arena                         read       downloads, faults, waiting
+//! errors     how asynchronous failures reach a Result            backend    the trait itself
+//! ```
+//!
+//! The order of everything is the queue's: writes, submits and reads happen on the device in the order of the calls. So
+//! a buffer that comes back to the pool can be handed out at once, and uniform memory can be overwritten at once.
+//!
+//! A kernel that can fault writes {code, its number, index} to the fault word. It finds its number in the last word that
+//! `params` wrote, which the host fills in: the number outlives the program, and a read may come many submits later.
+
+mod adapters;
+mod backend;
+mod binds;
+mod errors;
+mod open;
+mod pipelines;
+mod pool;
+mod read;
+mod submit;
+mod write;
+
+#[cfg(not(target_arch = "wasm32"))]
+pub use adapters::adapters_blocking;
+pub use adapters::{AdapterDescription, adapters};
+pub use backend::WgpuBackend;
+pub use open::{Library, Options, Tier};
+pub use pool::WgpuBuffer;

@@ -1,0 +1,223 @@
+//! Opening a device: which features and limits are asked for, and what the kernel library is told about it.
+
+use super::{
+    adapters::{api_name, driver_words, instance, is_software, names_software, nth},
+    backend::WgpuBackend,
+    errors::{Errors, Failure},
+    pool::{Counts, Gpu, Pool},
+};
+use crate::library::{self, Shader, Target};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use tallow_graph::{Error, Implementation, Info, Kernel, Result, Scalar};
+
+/// What kernels may use, each tier with all below it. A lower one than the device has serves tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Tier {
+    /// Core WebGPU with f32.
+    T0,
+    /// f16 arithmetic.
+    T1,
+    /// Subgroup operations.
+    T2,
+    /// Packed 8-bit integer dot products.
+    #[default]
+    T3,
+}
+
+impl Tier {
+    fn parse(text: &str) -> Option<Self> {
+        match text.trim() {
+            "T0" | "t0" | "0" => Some(Tier::T0),
+            "T1" | "t1" | "1" => Some(Tier::T1),
+            "T2" | "t2" | "2" => Some(Tier::T2),
+            "T3" | "t3" | "3" => Some(Tier::T3),
+            _ => None,
+        }
+    }
+
+    /// The tier that `TALLOW_WGPU_TIER` allows, if it is set.
+    fn from_env() -> Result<Option<Self>> {
+        match std::env::var("TALLOW_WGPU_TIER") {
+            Ok(text) => Tier::parse(&text)
+                .map(Some)
+                .ok_or_else(|| Error::Device(format!("TALLOW_WGPU_TIER={text}: expected T0, T1, T2 or T3"))),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// The functions of a kernel library. [`Default`] is this crate's own; tests bring a small one.
+#[derive(Clone, Copy)]
+#[allow(missing_docs, reason = "each is documented where it is defined: crate::library")]
+#[allow(clippy::type_complexity, reason = "they are signatures")]
+pub struct Library {
+    pub implementations: fn(&Kernel, &[i64], &Target) -> SmallVec<[Implementation; 2]>,
+    pub shader: fn(&Kernel, u32, &Target) -> Result<Shader>,
+    pub params: fn(&Kernel, &[i64], &[Scalar], &mut Vec<u32>) -> Result<()>,
+    pub grids: fn(&Kernel, u32, &[i64], &Target) -> SmallVec<[[u32; 3]; 2]>,
+}
+
+impl Default for Library {
+    fn default() -> Self {
+        Self {
+            implementations: library::implementations,
+            shader: library::shader,
+            params: library::params,
+            grids: library::grids,
+        }
+    }
+}
+
+/// How to open a device.
+#[derive(Clone)]
+pub struct Options {
+    /// The highest tier to use, where the device has it. The environment's `TALLOW_WGPU_TIER` can lower it further.
+    pub tier: Tier,
+    /// Only what the WebGPU specification offers: keeps native tests honest.
+    pub strict: bool,
+    /// Whether shaders check bounds and loops. Without (natively; browsers always check), kernels run faster, and a
+    /// wrong kernel may do anything.
+    pub checks: bool,
+    /// The most bytes of device memory to use at once; `None`: what there is.
+    pub memory_limit: Option<u64>,
+    /// The kernel library.
+    pub library: Library,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { tier: Tier::default(), strict: false, checks: true, memory_limit: None, library: Library::default() }
+    }
+}
+
+/// The features that are of use where they exist.
+fn wanted_features() -> wgpu::Features {
+    wgpu::Features::SHADER_F16 | wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY
+}
+
+/// Sizes of subgroups, where kernels may use them. A browser needs a line in the shader and a feature of the device
+/// that wgpu cannot ask for there.
+fn subgroups(features: wgpu::Features, info: &wgpu::AdapterInfo) -> Option<(u32, u32)> {
+    let usable = !cfg!(target_arch = "wasm32") && features.contains(wgpu::Features::SUBGROUP);
+    (usable && info.subgroup_min_size > 0).then_some((info.subgroup_min_size, info.subgroup_max_size))
+}
+
+/// What a browser tells about a device beyond wgpu's words: vendor and architecture, which name software devices.
+#[cfg(target_arch = "wasm32")]
+fn browser_words(device: &wgpu::Device) -> Vec<String> {
+    use std::ops::Deref;
+    let Some(device) = device.as_webgpu() else { return Vec::new() };
+    let get = |object: &js_sys::wasm_bindgen::JsValue, key: &str| js_sys::Reflect::get(object, &key.into()).ok();
+    let Some(info) = get(device.deref(), "adapterInfo") else { return Vec::new() };
+    ["vendor", "architecture", "device", "description"]
+        .into_iter()
+        .filter_map(|key| get(&info, key)?.as_string().filter(|word| !word.is_empty()))
+        .collect()
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn browser_words(_: &wgpu::Device) -> Vec<String> {
+    Vec::new()
+}
+
+impl WgpuBackend {
+    /// Opens the GPU of that number in [`super::adapters`].
+    ///
+    /// # Errors
+    /// Where there is no such GPU, or its driver refuses.
+    pub async fn open(index: usize, options: Options) -> Result<Self> {
+        let tier = Tier::from_env()?.map_or(options.tier, |forced| forced.min(options.tier));
+        let instance = instance(options.strict);
+        let adapter = nth(&instance, index).await?;
+        let info = adapter.get_info();
+        let limits = adapter.limits();
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("tallow"),
+            required_features: adapter.features() & wanted_features(),
+            required_limits: limits.clone(),
+            ..Default::default()
+        };
+        let (device, queue) = adapter
+            .request_device(&descriptor)
+            .await
+            .map_err(|error| Error::Device(format!("{} cannot be opened: {error}", info.name)))?;
+
+        let errors = Arc::new(Errors::default());
+        let sink = Arc::clone(&errors);
+        device.on_uncaptured_error(Arc::new(move |error| sink.report(Failure::from_wgpu(&error))));
+        let sink = Arc::clone(&errors);
+        device.set_device_lost_callback(move |_, message| sink.report(Failure::Lost(message)));
+
+        let features = device.features();
+        let words = browser_words(&device);
+        let software = is_software(&info) || words.iter().any(|word| names_software(word));
+        let packed_dot =
+            instance.wgsl_language_features().contains(wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct);
+        let target = Target {
+            f16: tier >= Tier::T1 && features.contains(wgpu::Features::SHADER_F16),
+            subgroups: subgroups(features, &info).filter(|_| tier >= Tier::T2),
+            packed_dot: tier >= Tier::T3 && packed_dot,
+            naga: !cfg!(target_arch = "wasm32"),
+            max_workgroup_invocations: limits.max_compute_invocations_per_workgroup,
+            max_workgroup_storage: limits.max_compute_workgroup_storage_size,
+            max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
+            max_dispatch: limits.max_compute_workgroups_per_dimension,
+            software,
+        };
+        let name = match (info.name.is_empty(), words.is_empty()) {
+            (false, _) => info.name.clone(),
+            (true, false) => words.join(" "),
+            (true, true) => "the browser's GPU".to_owned(),
+        };
+        let driver = [api_name(info.backend).to_owned(), driver_words(&info)].join(" ").trim().to_owned();
+        let about = Info {
+            name: name.clone(),
+            backend: "wgpu",
+            driver,
+            software,
+            features: feature_names(&target, features),
+            limits: vec![
+                ("max_buffer_size", limits.max_buffer_size),
+                ("max_storage_buffer_binding_size", limits.max_storage_buffer_binding_size),
+                ("max_storage_buffers_per_shader_stage", u64::from(limits.max_storage_buffers_per_shader_stage)),
+                ("max_compute_invocations_per_workgroup", u64::from(limits.max_compute_invocations_per_workgroup)),
+                ("max_compute_workgroup_storage_size", u64::from(limits.max_compute_workgroup_storage_size)),
+                ("max_compute_workgroups_per_dimension", u64::from(limits.max_compute_workgroups_per_dimension)),
+            ],
+            memory: options.memory_limit,
+            // One binding is the fault word's.
+            max_bindings: limits.max_storage_buffers_per_shader_stage.saturating_sub(1) as usize,
+            max_words: MAX_WORDS,
+            can_block: !cfg!(target_arch = "wasm32"),
+        };
+        let gpu = Arc::new(Gpu { device, queue, name, limits, errors, counts: Counts::default() });
+        let pool = Pool::new(gpu, options.memory_limit);
+        WgpuBackend::new(pool, about, target, options.library, options.checks)
+    }
+
+    /// [`WgpuBackend::open`], waiting.
+    ///
+    /// # Errors
+    /// As [`WgpuBackend::open`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open_blocking(index: usize, options: Options) -> Result<Self> {
+        pollster::block_on(Self::open(index, options))
+    }
+}
+
+/// Words that a map may need: 2 KiB of uniform memory, a small share of the least limit (16 KiB).
+const MAX_WORDS: usize = 512;
+
+/// The features in use, by the names of the WebGPU specification.
+fn feature_names(target: &Target, features: wgpu::Features) -> Vec<&'static str> {
+    [
+        ("shader-f16", target.f16),
+        ("subgroups", target.subgroups.is_some()),
+        ("packed_4x8_integer_dot_product", target.packed_dot),
+        ("timestamp-query", features.contains(wgpu::Features::TIMESTAMP_QUERY)),
+    ]
+    .into_iter()
+    .filter_map(|(name, there)| there.then_some(name))
+    .collect()
+}

@@ -1,0 +1,260 @@
+//! A run of a program: all steps in one compute pass, all parameters in one upload.
+//!
+//! Every step's parameters are a block in the uniform arena, bound with a dynamic offset; the arena is overwritten by
+//! each run, after the runs before (the queue keeps the order). What a warm run costs is the recording itself: pipelines
+//! were resolved by `prepare`, and each step remembers its last bind group with the buffers that it was made for.
+
+use super::{
+    backend::Inner,
+    binds::{Binds, Fixed},
+    pipelines::Compiled,
+    pool::WgpuBuffer,
+    read::Faults,
+};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::{
+    any::Any,
+    sync::{Arc, atomic::Ordering},
+};
+use tallow_graph::{Error, Prepared, Program, Result, Run, Step};
+
+/// Bytes of one arena chunk: 4096 blocks of the usual 256 bytes.
+const CHUNK: u32 = 1 << 20;
+
+/// A program whose pipelines are compiled.
+pub(super) struct WgpuPrepared {
+    steps: Mutex<Vec<Ready>>,
+}
+
+impl Prepared for WgpuPrepared {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+struct Ready {
+    compiled: Arc<Compiled>,
+    last: Option<Last>,
+}
+
+/// The bind group of a step's last run, and what it was made for.
+struct Last {
+    ids: SmallVec<[u64; 8]>,
+    chunk: u32,
+    group: wgpu::BindGroup,
+}
+
+/// What submits share; locked for the length of one.
+#[derive(Default)]
+pub(super) struct Recorder {
+    pub(super) binds: Binds,
+    pub(super) faults: Faults,
+    chunks: Vec<wgpu::Buffer>,
+    /// The chunk being filled.
+    words: Vec<u32>,
+    /// The block being made.
+    block: Vec<u32>,
+}
+
+impl Inner {
+    pub(super) fn prepare_program(&self, program: &Program) -> Result<WgpuPrepared> {
+        self.gpu.check()?;
+        let mut pipelines = self.pipelines.lock();
+        let mut steps = Vec::with_capacity(program.steps.len());
+        for step in &program.steps {
+            let compiled = pipelines.get(
+                &self.gpu,
+                &self.library,
+                &self.target,
+                self.checks,
+                &step.kernel,
+                step.implementation,
+            )?;
+            check_step(step, &compiled, program.buffers)?;
+            steps.push(Ready { compiled, last: None });
+        }
+        drop(pipelines);
+        self.recorder.lock().binds.make_room(steps.len());
+        Ok(WgpuPrepared { steps: Mutex::new(steps) })
+    }
+
+    pub(super) fn run(&self, prepared: &WgpuPrepared, run: Run<'_>) -> Result<()> {
+        let gpu = &*self.gpu;
+        gpu.check()?;
+        let steps = &mut *prepared.steps.lock();
+        let program = run.program;
+        if steps.len() != program.steps.len() || run.args.len() != steps.len() || run.buffers.len() < program.buffers {
+            return Err(Error::msg("submit: the program is not the one that was prepared, or buffers are missing"));
+        }
+        let buffers = run.buffers.iter().map(|buffer| self.ours(buffer)).collect::<Result<Vec<&WgpuBuffer>>>()?;
+        let recorder = &mut *self.recorder.lock();
+        recorder.binds.remove(&self.pool.take_dead());
+        self.pool.tick();
+
+        let most = self.target.max_dispatch;
+        let align = gpu.limits.min_uniform_buffer_offset_alignment.max(16) as usize / 4;
+        let mut chunk = 0usize;
+        let mut dispatches = 0u64;
+        recorder.words.clear();
+        let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        let mut pipeline: *const Compiled = std::ptr::null();
+
+        for (i, (step, ready)) in program.steps.iter().zip(steps.iter_mut()).enumerate() {
+            let compiled = &ready.compiled;
+            let (words, scalars) = run.data(i);
+            let grids = (self.library.grids)(&step.kernel, step.implementation, words, &self.target);
+            if grids.iter().all(|grid| grid.contains(&0)) {
+                continue;
+            }
+            check_grids(compiled, &grids, most)?;
+            recorder.block.clear();
+            (self.library.params)(&step.kernel, words, scalars, &mut recorder.block)?;
+            if recorder.block.len() * 4 > compiled.block as usize {
+                return Err(Error::op(
+                    step.kernel.name(),
+                    format!(
+                        "{} parameter words, but its shader has room for {}",
+                        recorder.block.len(),
+                        compiled.block / 4
+                    ),
+                ));
+            }
+            if let (Some(number), Some(word)) = (compiled.number, recorder.block.last_mut()) {
+                *word = number;
+            }
+            let mut at = recorder.words.len().next_multiple_of(align);
+            if at * 4 + compiled.block as usize > CHUNK as usize {
+                self.upload(recorder, chunk)?;
+                recorder.words.clear();
+                chunk += 1;
+                at = 0;
+            }
+            recorder.words.resize(at, 0);
+            recorder.words.extend_from_slice(&recorder.block);
+
+            let bound = step.inputs.iter().chain(&step.outputs).chain(&step.scratch);
+            let bound = bound.filter_map(|&number| buffers.get(number as usize).copied());
+            debug_assert!(
+                writes_are_exclusive(step, &buffers),
+                "step {i} ({}) writes what it binds twice",
+                step.kernel.name()
+            );
+            let known = ready.last.as_ref().filter(|last| {
+                last.chunk as usize == chunk && bound.clone().map(WgpuBuffer::id).eq(last.ids.iter().copied())
+            });
+            let group = match known {
+                Some(last) => &last.group,
+                None => {
+                    let Recorder { binds, faults, chunks, .. } = &mut *recorder;
+                    let arena = arena_chunk(gpu, chunks, chunk)?;
+                    let fixed = Fixed { fault: faults.word(gpu)?, arena, chunk: chunk as u32 };
+                    let group = binds.get(gpu, compiled, bound.clone(), &fixed)?;
+                    let ids = bound.map(WgpuBuffer::id).collect();
+                    &ready.last.insert(Last { ids, chunk: chunk as u32, group }).group
+                }
+            };
+            pass.set_bind_group(0, group, &[(at * 4) as u32]);
+            for (entry, &[x, y, z]) in compiled.entries.iter().zip(&grids) {
+                if x == 0 || y == 0 || z == 0 {
+                    continue;
+                }
+                if compiled.entries.len() > 1 || !std::ptr::eq(pipeline, &**compiled) {
+                    pass.set_pipeline(entry);
+                    pipeline = if compiled.entries.len() > 1 { std::ptr::null() } else { &**compiled };
+                }
+                pass.dispatch_workgroups(x, y, z);
+                dispatches += 1;
+            }
+        }
+        drop(pass);
+        if dispatches == 0 {
+            return Ok(());
+        }
+        self.upload(recorder, chunk)?;
+        gpu.queue.submit([encoder.finish()]);
+        gpu.counts.submits.fetch_add(1, Ordering::Relaxed);
+        gpu.counts.dispatches.fetch_add(dispatches, Ordering::Relaxed);
+        self.writer.flushed();
+        gpu.check()
+    }
+
+    fn upload(&self, recorder: &mut Recorder, chunk: usize) -> Result<()> {
+        let Recorder { chunks, words, .. } = recorder;
+        let arena = arena_chunk(&self.gpu, chunks, chunk)?;
+        self.gpu.queue.write_buffer(arena, 0, bytes_of(words));
+        Ok(())
+    }
+}
+
+/// Words as bytes, in the device's order (little-endian, as every host that wgpu runs on).
+fn bytes_of(words: &[u32]) -> &[u8] {
+    const { assert!(cfg!(target_endian = "little")) };
+    // SAFETY: u32 has no padding and any byte is a valid u8; the length is that of the same memory.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) }
+}
+
+/// The arena's chunk of that number; they are made one after the other and never freed.
+fn arena_chunk<'a>(
+    gpu: &super::pool::Gpu,
+    chunks: &'a mut Vec<wgpu::Buffer>,
+    number: usize,
+) -> Result<&'a wgpu::Buffer> {
+    while chunks.len() <= number {
+        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        chunks.push(gpu.create_buffer("tallow parameters", u64::from(CHUNK), usage)?);
+    }
+    chunks.get(number).ok_or_else(|| Error::msg("submit: the parameter arena is missing a chunk"))
+}
+
+/// That the step's bindings are those of its shader, and its buffers exist.
+fn check_step(step: &Step, compiled: &Compiled, buffers: usize) -> Result<()> {
+    let shape = compiled.shape;
+    let fits = step.inputs.len() == usize::from(shape.inputs)
+        && step.outputs.len() == usize::from(shape.outputs)
+        && step.scratch.is_some() == shape.scratch;
+    if !fits {
+        return Err(Error::op(
+            step.kernel.name(),
+            format!(
+                "the step has {} inputs, {} outputs and scratch: {}; its shader has {}, {} and {}",
+                step.inputs.len(),
+                step.outputs.len(),
+                step.scratch.is_some(),
+                shape.inputs,
+                shape.outputs,
+                shape.scratch
+            ),
+        ));
+    }
+    match step.inputs.iter().chain(&step.outputs).chain(&step.scratch).find(|&&number| number as usize >= buffers) {
+        Some(number) => Err(Error::op(step.kernel.name(), format!("buffer {number} of a program with {buffers}"))),
+        None => Ok(()),
+    }
+}
+
+fn check_grids(compiled: &Compiled, grids: &[[u32; 3]], most: u32) -> Result<()> {
+    let name = compiled.kernel.name();
+    if grids.len() != compiled.entries.len() {
+        return Err(Error::op(name, format!("{} grids for {} entry points", grids.len(), compiled.entries.len())));
+    }
+    match grids.iter().find(|grid| grid.iter().any(|&count| count > most)) {
+        Some(grid) => Err(Error::op(
+            name,
+            format!(
+                "a grid of {grid:?} workgroups (implementation {}): the device allows {most}",
+                compiled.implementation
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// WebGPU forbids a buffer to be written in a dispatch that binds it a second time.
+fn writes_are_exclusive(step: &Step, buffers: &[&WgpuBuffer]) -> bool {
+    let id = |&number: &u32| buffers.get(number as usize).map(|buffer| buffer.id());
+    let reads: SmallVec<[_; 8]> = step.inputs.iter().map(id).collect();
+    let writes: SmallVec<[_; 4]> = step.outputs.iter().chain(&step.scratch).map(id).collect();
+    writes.iter().enumerate().all(|(i, written)| !reads.contains(written) && !writes[..i].contains(written))
+}
