@@ -149,7 +149,7 @@ fn fill<F: Format, K: Kernel>(panel: &mut Panel, weights: &[u8], k: usize) {
             if K::KG == 4 {
                 // A line is 16 rows by 4 elements.
                 for (line, q) in to.iter_mut().zip(block.q.as_chunks::<4>().0) {
-                    line.0.as_chunks_mut::<4>().0[r] = q.map(|q| q ^ flip);
+                    line.0.as_chunks_mut::<4>().0[r] = [q[0] ^ flip, q[1] ^ flip, q[2] ^ flip, q[3] ^ flip];
                 }
             } else {
                 // A line is two runs of 16 rows by 2 elements.
@@ -193,8 +193,11 @@ fn multiply<F: Format, K: Kernel, const M: usize>(
             unsafe {
                 let q = panel.q.as_ptr().cast::<i8>().add(g * F::GROUP * ROWS + lane * K::KG);
                 let at = |i: usize| (first + i) * groups + g;
-                let a = std::array::from_fn(|i| acts.q.as_ptr().add((first + i) * k + g * F::GROUP));
-                let s = std::array::from_fn(|i| *acts.scale.get_unchecked(at(i) / (32 / F::GROUP)));
+                let (mut a, mut s) = ([acts.q.as_ptr(); M], [0f32; M]);
+                for i in 0..M {
+                    a[i] = a[i].add((first + i) * k + g * F::GROUP);
+                    s[i] = *acts.scale.get_unchecked(at(i) / (32 / F::GROUP));
+                }
                 K::group::<F, M>(&mut acc, q, a, panel.scale.as_ptr().add(g * ROWS + lane), s);
                 if has_min {
                     for i in 0..M {
@@ -217,45 +220,50 @@ fn multiply<F: Format, K: Kernel, const M: usize>(
 }
 
 /// `M` is the number of activation rows that the registers hold at once; the rest goes by smaller ones.
+///
+/// No closure of a library function here: it would be compiled on its own, without the instruction set.
 #[inline(always)]
-fn tile<F: Format, K: Kernel, const M: usize>(weights: &[u8], acts: &ActivationsQ8, out: &mut TileMut<'_>) {
+fn tile<F: Format, K: Kernel, const M: usize>(
+    panel: &mut Panel,
+    weights: &[u8],
+    acts: &ActivationsQ8,
+    out: &mut TileMut<'_>,
+) {
     let k = acts.k();
-    SCRATCH.with_borrow_mut(|panel| {
-        for (p, weights) in weights.chunks(k / F::ELEMS * F::BYTES * ROWS).enumerate() {
-            fill::<F, K>(panel, weights, k);
-            let (column, m) = (p * ROWS, acts.m());
-            let mut i = 0;
-            while m - i >= M {
-                multiply::<F, K, M>(panel, acts, i, column, out);
-                i += M;
-            }
-            while m - i >= 4 {
-                multiply::<F, K, 4>(panel, acts, i, column, out);
-                i += 4;
-            }
-            match m - i {
-                0 => {}
-                1 => multiply::<F, K, 1>(panel, acts, i, column, out),
-                2 => multiply::<F, K, 2>(panel, acts, i, column, out),
-                _ => multiply::<F, K, 3>(panel, acts, i, column, out),
-            }
+    for (p, weights) in weights.chunks(k / F::ELEMS * F::BYTES * ROWS).enumerate() {
+        fill::<F, K>(panel, weights, k);
+        let (column, m) = (p * ROWS, acts.m());
+        let mut i = 0;
+        while m - i >= M {
+            multiply::<F, K, M>(panel, acts, i, column, out);
+            i += M;
         }
-    });
+        while m - i >= 4 {
+            multiply::<F, K, 4>(panel, acts, i, column, out);
+            i += 4;
+        }
+        match m - i {
+            0 => {}
+            1 => multiply::<F, K, 1>(panel, acts, i, column, out),
+            2 => multiply::<F, K, 2>(panel, acts, i, column, out),
+            _ => multiply::<F, K, 3>(panel, acts, i, column, out),
+        }
+    }
 }
 
 /// Every activation row by every weight row.
 pub(crate) fn run<F: Format>(isa: Isa, weights: &[u8], acts: &ActivationsQ8, out: &mut TileMut<'_>) {
-    match isa.level() {
+    SCRATCH.with_borrow_mut(|panel| match isa.level() {
         // SAFETY: an `Isa` of this level exists only where the processor has its features.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512Vnni => unsafe { x86::tile_vnni::<F>(weights, acts, out) },
+        Level::Avx512Vnni => unsafe { x86::tile_vnni::<F>(panel, weights, acts, out) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 | Level::Avx512 => unsafe { x86::tile_avx2::<F>(weights, acts, out) },
+        Level::Avx2 | Level::Avx512 => unsafe { x86::tile_avx2::<F>(panel, weights, acts, out) },
         #[cfg(target_arch = "aarch64")]
-        Level::NeonDot => tile::<F, neon::NeonDot, 4>(weights, acts, out),
+        Level::NeonDot => tile::<F, neon::NeonDot, 4>(panel, weights, acts, out),
         #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-        Level::Simd128 => tile::<F, wasm::Simd128, 4>(weights, acts, out),
-        _ => tile::<F, Portable, 4>(weights, acts, out),
-    }
+        Level::Simd128 => tile::<F, wasm::Simd128, 4>(panel, weights, acts, out),
+        _ => tile::<F, Portable, 4>(panel, weights, acts, out),
+    });
 }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{ActivationsQ8, Format, Kernel, ROWS, TileMut, tile};
+use super::{ActivationsQ8, Format, Kernel, Panel, ROWS, TileMut, tile};
 
 /// Four bytes on every lane.
 #[inline(always)]
@@ -125,11 +125,11 @@ impl Kernel for Avx2 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn tile_vnni<F: Format>(weights: &[u8], acts: &ActivationsQ8, out: &mut TileMut<'_>) {
-    tile::<F, Vnni, 8>(weights, acts, out);
+pub(super) fn tile_vnni<F: Format>(panel: &mut Panel, weights: &[u8], acts: &ActivationsQ8, out: &mut TileMut<'_>) {
+    tile::<F, Vnni, 8>(panel, weights, acts, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn tile_avx2<F: Format>(weights: &[u8], acts: &ActivationsQ8, out: &mut TileMut<'_>) {
-    tile::<F, Avx2, 4>(weights, acts, out);
+pub(super) fn tile_avx2<F: Format>(panel: &mut Panel, weights: &[u8], acts: &ActivationsQ8, out: &mut TileMut<'_>) {
+    tile::<F, Avx2, 4>(panel, weights, acts, out);
 }
