@@ -1,1 +1,3 @@
 //! See the crate's description in Cargo.toml.
+
+pub mod formats;

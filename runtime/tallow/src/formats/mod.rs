@@ -1,0 +1,23 @@
+//! Model files: what they hold, and where each tensor's bytes lie. Nothing here computes or copies weights; a reader
+//! checks a header completely, and then hands out slices of the file.
+//!
+//! Files are hostile: every count, length and offset is checked before it is used, memory is never reserved on a
+//! file's word, and each failure is an [`Error::Format`](tallow_graph::Error::Format) that says what was wrong and at
+//! which byte.
+
+pub mod gguf;
+pub mod safetensors;
+pub mod source;
+
+pub use gguf::Gguf;
+pub use safetensors::SafeTensors;
+pub use source::Bytes;
+
+/// A name from a file, fit for an error message: escaped, and cut where it is long.
+pub(crate) fn quoted(name: &str) -> String {
+    const LONGEST: usize = 80;
+    match name.char_indices().nth(LONGEST) {
+        None => format!("{name:?}"),
+        Some((end, _)) => format!("{:?}... ({} bytes)", name.get(..end).unwrap_or_default(), name.len()),
+    }
+}

@@ -1,0 +1,322 @@
+//! Ten thousand damaged headers of each format: no panic, and never more memory than eight times the file and 1 MiB,
+//! by an allocator that counts. A binary of its own, so that nothing else is counted; one test at a time.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use tallow::formats::gguf::{Gguf, HeaderReader, OwnedValue, ValueType, Writer};
+use tallow::formats::{Bytes, SafeTensors};
+use tallow_graph::DType;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Counts live bytes and their peak. `realloc` is the trait's own: a new block beside the old one, both counted.
+struct Counting;
+
+// SAFETY: every call goes to `System` with the same arguments; the counters touch no memory of the allocations.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.fetch_add(layout.size(), SeqCst) + layout.size();
+        PEAK.fetch_max(now, SeqCst);
+        // SAFETY: the caller keeps `alloc`'s contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), SeqCst);
+        // SAFETY: the caller keeps `dealloc`'s contract, and the block came from `System`.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most bytes that `run` held at once, beyond what was held before it.
+fn peak(run: impl FnOnce()) -> usize {
+    let before = NOW.load(SeqCst);
+    PEAK.store(before, SeqCst);
+    run();
+    PEAK.load(SeqCst) - before
+}
+
+fn allowed(file: usize) -> usize {
+    8 * file + (1 << 20)
+}
+
+/// splitmix64.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+}
+
+/// Damages a copy of `file` in one to four places of its first `header` bytes.
+fn damage(rng: &mut Rng, file: &[u8], header: usize) -> Vec<u8> {
+    const EXTREMES: [u64; 12] =
+        [0, 1, 5, 0x7f, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 32, 1 << 60, i64::MAX as u64, 1 << 63, u64::MAX];
+    let mut out = file.to_vec();
+    for _ in 0..=rng.below(4) {
+        let at = rng.below(header.min(out.len()));
+        let extreme = EXTREMES[rng.below(EXTREMES.len())];
+        match rng.below(7) {
+            0 => {
+                if let Some(byte) = out.get_mut(at) {
+                    *byte ^= 1 << rng.below(8);
+                }
+            }
+            1 => out.truncate(at),
+            2 => overwrite(&mut out, at, &extreme.to_le_bytes()),
+            3 => overwrite(&mut out, at, &(extreme as u32).to_le_bytes()),
+            // The counts, where they are.
+            4 => overwrite(&mut out, 8 * (1 + rng.below(2)), &extreme.to_le_bytes()),
+            5 => {
+                let random = rng.next();
+                overwrite(&mut out, at, &random.to_le_bytes()[..1 + rng.below(8)]);
+            }
+            // A piece of the header again, or left out.
+            _ => {
+                let end = (at + rng.below(64)).min(out.len());
+                if rng.below(2) == 0 {
+                    let piece = out[at.min(end)..end].to_vec();
+                    out.splice(at.min(end)..at.min(end), piece);
+                } else {
+                    out.drain(at.min(end)..end);
+                }
+            }
+        }
+    }
+    out
+}
+
+fn overwrite(out: &mut [u8], at: usize, bytes: &[u8]) {
+    for (to, from) in out.iter_mut().skip(at).zip(bytes) {
+        *to = *from;
+    }
+}
+
+/// A file like a model's, with `tokens` tokens and `layers` layers.
+fn model(tokens: usize, layers: usize) -> Vec<u8> {
+    let mut writer = Writer::new()
+        .metadata("general.architecture", "llama")
+        .metadata("general.alignment", 32u32)
+        .metadata("llama.block_count", layers as u32)
+        .metadata("llama.rope.freq_base", 10_000.0f32)
+        .metadata("tokenizer.ggml.add_bos_token", true)
+        .metadata("tokenizer.ggml.tokens", (0..tokens).map(|i| format!("t{i}")).collect::<Vec<_>>())
+        .metadata("tokenizer.ggml.scores", vec![0.5f32; tokens])
+        .metadata("nested", (ValueType::Array, vec![OwnedValue::from(vec![1u32, 2]), vec!["a", "b"].into()]));
+    for i in 0..layers {
+        writer = writer.tensor(format!("blk.{i}.attn_norm.weight"), DType::F32, &[8], vec![0; 32]).tensor(
+            format!("blk.{i}.attn_q.weight"),
+            DType::Q4_1,
+            &[2, 32],
+            vec![0; 40],
+        );
+    }
+    writer.to_bytes().unwrap()
+}
+
+/// Reads a file whole and in pieces, and touches all that was read.
+fn read_gguf(file: &Bytes, rng: &mut Rng) -> bool {
+    let whole = Gguf::parse(file.clone());
+    if let Ok(gguf) = &whole {
+        for (key, value) in gguf.metadata().iter() {
+            let found = gguf.metadata().get(key).unwrap();
+            assert_eq!((found.value_type(), found.to_string()), (value.value_type(), value.to_string()));
+            let _ = gguf.metadata().get_u32(key);
+            if let Ok(strings) = gguf.metadata().get_strings(key) {
+                assert_eq!(strings.len(), strings.map(str::len).count());
+            }
+        }
+        for info in gguf.tensors().iter() {
+            assert_eq!(gguf.tensor_bytes(info.name).unwrap().len() as u64, info.bytes);
+        }
+    }
+    let ok = whole.is_ok();
+    drop(whole);
+    let mut reader = HeaderReader::new((rng.below(2) == 0).then_some(file.len() as u64));
+    let step = 1 + rng.below(file.len());
+    let mut header = None;
+    for chunk in file.chunks(step) {
+        match reader.push(chunk) {
+            Ok(None) => {}
+            Ok(some) => {
+                header = some;
+                break;
+            }
+            Err(error) => {
+                assert!(error.to_string().len() < 2000);
+                break;
+            }
+        }
+    }
+    let pieces = header.is_some_and(|header| header.check_size(file.len() as u64).is_ok());
+    assert_eq!(ok, pieces, "whole and in pieces, a header is the same");
+    ok
+}
+
+#[test]
+fn damaged_gguf_headers_neither_panic_nor_take_memory() {
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let bases = [model(3, 1), model(40, 3), model(0, 0), model(3000, 8)];
+    let mut rng = Rng(2);
+    let (mut sound, mut worst) = (0, 0);
+    for round in 0..10_000 {
+        let base = &bases[if round % 20 == 0 { 3 } else { round % 3 }];
+        let header = Gguf::parse(Bytes::from(base.as_slice())).unwrap().header_bytes() as usize;
+        let file = Bytes::from(damage(&mut rng, base, header));
+        let used = peak(|| sound += usize::from(read_gguf(&file, &mut rng)));
+        assert!(used <= allowed(file.len()), "round {round}: {used} bytes for a file of {}", file.len());
+        worst = worst.max(used);
+    }
+    // Most damage must be seen; damage inside a string or a number cannot be.
+    assert!((100..5000).contains(&sound), "{sound} of 10000 damaged files were accepted");
+    println!("{sound} accepted, at most {worst} bytes");
+}
+
+/// Headers as dense as the format allows, so large that the allowance of 1 MiB counts for little.
+#[test]
+fn dense_gguf_headers_stay_within_the_bound() {
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    const N: u64 = 400_000;
+    let head = |tensors: u64, entries: u64| {
+        [&b"GGUF"[..], &3u32.to_le_bytes(), &tensors.to_le_bytes(), &entries.to_le_bytes()].concat()
+    };
+    let name = |out: &mut Vec<u8>, i: u64| {
+        out.extend(3u64.to_le_bytes());
+        out.extend((0..3).map(|shift| 32 + ((i >> (6 * shift)) & 63) as u8));
+    };
+    let n = N.min(64 * 64 * 64);
+    let mut keys = head(0, n);
+    let mut tensors = head(n, 0);
+    for i in 0..n {
+        name(&mut keys, i);
+        keys.extend([0, 0, 0, 0, 1]);
+        name(&mut tensors, i);
+        tensors.extend([0; 16]);
+        let at = tensors.len() - 8;
+        tensors[at..].copy_from_slice(&(32 * i).to_le_bytes());
+    }
+    let mut scalars = tensors.clone();
+    scalars.resize(tensors.len().next_multiple_of(32) + 32 * n as usize, 0);
+    let one = |kind: u32, element: u32, count: u64, body: &[u8]| {
+        let mut out = head(0, 1);
+        out.extend(1u64.to_le_bytes());
+        out.push(b'k');
+        out.extend(kind.to_le_bytes());
+        out.extend(element.to_le_bytes());
+        out.extend(count.to_le_bytes());
+        out.extend(body);
+        out
+    };
+    let strings = one(9, 8, N, &vec![0; 8 * N as usize]);
+    let bytes = one(9, 0, 10 * N, &vec![0; 10 * N as usize]);
+    let arrays = one(9, 9, N, &vec![0; 12 * N as usize]);
+    // Tensors past the end: refused, but only after the tables were made.
+    for (file, sound) in
+        [(keys, true), (tensors, false), (scalars, true), (strings, true), (bytes, true), (arrays, true)]
+    {
+        let file = Bytes::from(file);
+        let used = peak(|| assert_eq!(Gguf::parse(file.clone()).is_ok(), sound));
+        assert!(used <= 2 * file.len() + (64 << 10), "{used} bytes for a file of {}", file.len());
+        for size in [None, Some(file.len() as u64)] {
+            let used = peak(|| {
+                let mut reader = HeaderReader::new(size);
+                let end = file.chunks(4096).find_map(|chunk| reader.push(chunk).transpose());
+                assert_eq!(end.unwrap().and_then(|h| h.check_size(file.len() as u64)).is_ok(), sound);
+            });
+            assert!(used <= allowed(file.len()), "{used} bytes for a stream of {}", file.len());
+        }
+    }
+}
+
+fn safetensors_model(layers: usize) -> (Vec<u8>, usize) {
+    let mut json = String::from(r#"{"__metadata__":{"format":"pt","note":"\u0041 \"b\""}"#);
+    let mut at = 0;
+    for i in 0..layers {
+        json += &format!(
+            r#","model.layers.{i}.weight":{{"dtype":"BF16","shape":[4,8],"data_offsets":[{at},{}]}}"#,
+            at + 64
+        );
+        at += 64;
+    }
+    json.push('}');
+    let mut out = (json.len() as u64).to_le_bytes().to_vec();
+    out.extend(json.bytes());
+    let header = out.len();
+    out.resize(header + at, 0);
+    (out, header)
+}
+
+fn read_safetensors(file: &Bytes) -> bool {
+    let Ok(read) = SafeTensors::parse(file.clone()) else { return false };
+    for info in read.tensors() {
+        assert_eq!(read.get(info.name()), Some(info));
+        assert!(read.tensor(info.name()).is_err() || info.range().end <= file.len());
+    }
+    true
+}
+
+#[test]
+fn damaged_safetensors_headers_neither_panic_nor_take_memory() {
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let bases = [safetensors_model(1), safetensors_model(5), safetensors_model(0), safetensors_model(300)];
+    let mut rng = Rng(3);
+    let mut sound = 0;
+    for round in 0..10_000 {
+        let (base, header) = &bases[if round % 20 == 0 { 3 } else { round % 3 }];
+        let mut bytes = damage(&mut rng, base, *header);
+        // Half of them with the right length in front, so that the damage reaches the JSON parser.
+        if rng.below(2) == 0 && bytes.len() > 8 {
+            let data = base.len() - header;
+            let len = bytes.len().saturating_sub(8 + data) as u64;
+            overwrite(&mut bytes, 0, &len.to_le_bytes());
+        }
+        let file = Bytes::from(bytes);
+        let used = peak(|| sound += usize::from(read_safetensors(&file)));
+        assert!(used <= allowed(file.len()), "round {round}: {used} bytes for a file of {}", file.len());
+    }
+    assert!((100..5000).contains(&sound), "{sound} of 10000 damaged files were accepted");
+    println!("{sound} accepted");
+}
+
+#[test]
+fn dense_safetensors_headers_stay_within_the_bound() {
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let file = |json: String| {
+        let mut out = (json.len() as u64).to_le_bytes().to_vec();
+        out.extend(json.bytes());
+        Bytes::from(out)
+    };
+    let list = |n: usize, entry: &dyn Fn(usize) -> String| (0..n).map(entry).collect::<Vec<_>>().join(",");
+    let tensors = list(40_000, &|i| format!(r#""{i:x}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#));
+    let texts = list(200_000, &|i| format!(r#""{i:x}":"""#));
+    let zeros = "0,".repeat(1_000_000);
+    for (json, sound) in [
+        (format!("{{{tensors}}}"), true),
+        (format!(r#"{{"__metadata__":{{{texts}}}}}"#), true),
+        (format!(r#"{{"__metadata__":{{"x":"{}"}}}}"#, r"\n".repeat(1_000_000)), true),
+        (format!(r#"{{"t":{{"shape":[{zeros}0],"dtype":"U8","data_offsets":[0,0]}}}}"#), false),
+        (format!(r#"{{"t":{{"x":[{zeros}0],"shape":[0],"dtype":"U8","data_offsets":[0,0]}}}}"#), true),
+        (format!(r#"{{"{}":{{"shape":[0],"dtype":"U8","data_offsets":[0,0]}}}}"#, "n".repeat(2_000_000)), true),
+    ] {
+        let file = file(json);
+        let used = peak(|| assert_eq!(SafeTensors::parse(file.clone()).is_ok(), sound));
+        assert!(used <= allowed(file.len()), "{used} bytes for a file of {}", file.len());
+        println!("{:.2} x", used as f64 / file.len() as f64);
+    }
+}
