@@ -51,6 +51,16 @@ impl Inner {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.trim_reads();
+        let recorder = self.recorder.get_mut();
+        for buffer in recorder.own_buffers() {
+            self.gpu.destroy_buffer(&buffer);
+        }
+    }
+}
+
 impl WgpuBackend {
     pub(super) fn new(pool: Arc<Pool>, info: Info, target: Target, library: Library, checks: bool) -> Result<Self> {
         let gpu = Arc::clone(&pool.gpu);

@@ -55,7 +55,13 @@ impl Counts {
 impl Gpu {
     /// The first failure, if there was one.
     pub(super) fn check(&self) -> Result<()> {
-        self.errors.check(&self.name)
+        let checked = self.errors.check(&self.name);
+        // A lost device fails at many things before it says, when it is next driven, that it is lost.
+        #[cfg(not(target_arch = "wasm32"))]
+        if checked.is_err() && self.device.poll(wgpu::PollType::Poll).is_ok() {
+            return self.errors.check(&self.name);
+        }
+        checked
     }
 
     /// A new buffer of exactly `bytes`, counted.
@@ -115,8 +121,9 @@ struct Raw {
 
 #[derive(Default)]
 struct State {
-    /// By capacity.
-    free: BTreeMap<u64, Vec<Free>>,
+    /// By capacity, then id. The lowest id is handed out first, so that a program which asks for the same sizes again
+    /// gets the same buffers in the same places, in whatever order they came back: its bind groups stay valid.
+    free: BTreeMap<(u64, u64), Free>,
     free_bytes: u64,
     tick: u64,
     next_id: u64,
@@ -215,9 +222,9 @@ impl Pool {
         let mut state = self.state.lock();
         // A somewhat larger one will do, within the same bound on waste.
         let most = class + class / 16;
-        let (&capacity, list) = state.free.range_mut(class..=most).find(|(_, list)| !list.is_empty())?;
-        let raw = list.pop()?.raw;
-        state.free_bytes -= capacity;
+        let (&key, _) = state.free.range((class, 0)..=(most, u64::MAX)).next()?;
+        let raw = state.free.remove(&key)?.raw;
+        state.free_bytes -= key.0;
         Some(raw)
     }
 
@@ -254,7 +261,7 @@ impl Pool {
         let capacity = raw.buffer.size();
         let since = state.tick;
         state.free_bytes += capacity;
-        state.free.entry(capacity).or_default().push(Free { raw, since });
+        state.free.insert((capacity, raw.id), Free { raw, since });
     }
 
     /// To be called at each submit: time passes, and now and then memory that has been free for long goes back.
@@ -275,17 +282,14 @@ impl Pool {
 
     fn destroy_where(&self, state: &mut State, old: impl Fn(&Free) -> bool) {
         let State { free, free_bytes, dead, .. } = state;
-        free.retain(|&capacity, list| {
-            list.retain(|entry| {
-                let keep = !old(entry);
-                if !keep {
-                    self.gpu.destroy_buffer(&entry.raw.buffer);
-                    dead.push(entry.raw.id);
-                    *free_bytes -= capacity;
-                }
-                keep
-            });
-            !list.is_empty()
+        free.retain(|&(capacity, id), entry| {
+            let keep = !old(entry);
+            if !keep {
+                self.gpu.destroy_buffer(&entry.raw.buffer);
+                dead.push(id);
+                *free_bytes -= capacity;
+            }
+            keep
         });
     }
 

@@ -46,6 +46,10 @@ impl Faults {
         made(&mut self.word, gpu, "tallow fault", WORD)
     }
 
+    pub(super) fn take_buffers(&mut self) -> impl Iterator<Item = wgpu::Buffer> {
+        self.word.take().into_iter().chain(self.log.take())
+    }
+
     /// Records the move of the word into the log, and the log's copy to `staging` at `at`. Returns the read's number.
     fn record(
         &mut self,

@@ -57,6 +57,13 @@ pub(super) struct Recorder {
     block: Vec<u32>,
 }
 
+impl Recorder {
+    /// Takes the buffers that are not the pool's: the arena, the fault word and its log.
+    pub(super) fn own_buffers(&mut self) -> Vec<wgpu::Buffer> {
+        self.chunks.drain(..).chain(self.faults.take_buffers()).collect()
+    }
+}
+
 impl Inner {
     pub(super) fn prepare_program(&self, program: &Program) -> Result<WgpuPrepared> {
         self.gpu.check()?;
