@@ -1,3 +1,37 @@
-//! See the crate's description in Cargo.toml.
+//! Run and train neural networks on any GPU that WebGPU reaches, in any browser, and on plain CPUs.
+//!
+//! ```
+//! use tallow::{Device, Tensor};
+//!
+//! let device = Device::Cpu;
+//! let a = Tensor::randn(0f32, 1., (2, 3), &device)?;
+//! let b = Tensor::randn(0f32, 1., (3, 4), &device)?;
+//! let c = a.matmul(&b)?;
+//! println!("{c}");
+//! assert_eq!(c.dims(), [2, 4]);
+//! # Ok::<(), tallow::Error>(())
+//! ```
 
+mod block_on;
+mod device;
+mod dims;
 pub mod formats;
+pub mod generation;
+mod module;
+mod tensor;
+#[cfg(feature = "text")]
+pub mod text;
+
+pub use block_on::block_on;
+pub use device::Device;
+pub use dims::{D, Dim, Dims, IntoShape, ShapeWithHole};
+pub use module::Module;
+pub use tallow_graph::{
+    Backend, Counters, DType, Element, Error, Info, Options, Result, Shape, View, kernel::Activations,
+};
+pub use tensor::{Attention, IndexOp, PrintOptions, Tensor, TensorIndexer, Var, set_print_options};
+
+/// The traits and types that most programs use.
+pub mod prelude {
+    pub use crate::{D, DType, Device, IndexOp, Module, Result, Tensor};
+}

@@ -1,0 +1,207 @@
+//! Devices: where tensors live. A [`Device`] is a handle to any backend; nothing here but the constructors knows which kinds
+//! there are.
+
+use crate::{Error, Result};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
+use tallow_graph::{Backend, Engine, Info, Options};
+#[cfg(feature = "wgpu")]
+pub use tallow_wgpu::AdapterDescription;
+
+/// A device. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Device(Inner);
+
+#[derive(Clone)]
+enum Inner {
+    Cpu,
+    Other(Arc<State>),
+}
+
+/// An engine, and the place in its stream of random numbers.
+struct State {
+    engine: Arc<Engine>,
+    seed: AtomicU64,
+    drawn: AtomicU64,
+}
+
+impl State {
+    fn new(backend: Arc<dyn Backend>, options: Options) -> Self {
+        // Different devices start from one seed: the same program gives the same numbers anywhere.
+        Self { engine: Engine::new(backend, options), seed: AtomicU64::new(299_792_458), drawn: AtomicU64::new(0) }
+    }
+}
+
+/// The CPU's backend. A wrong `TALLOW_CPU_ISA` is told once and ignored: a device must always be there.
+fn cpu_backend() -> Arc<dyn Backend> {
+    match tallow_cpu::CpuBackend::new() {
+        Ok(backend) => Arc::new(backend),
+        Err(error) => {
+            eprintln!("{error}; using the best instruction set instead");
+            tallow_cpu::Isa::set_current(Some(tallow_cpu::Isa::best()));
+            match tallow_cpu::CpuBackend::new() {
+                Ok(backend) => Arc::new(backend),
+                Err(_) => Arc::new(tallow_graph::reference::Reference::default()),
+            }
+        }
+    }
+}
+
+fn cpu() -> &'static State {
+    static CPU: OnceLock<State> = OnceLock::new();
+    CPU.get_or_init(|| State::new(cpu_backend(), Options::default()))
+}
+
+#[expect(non_upper_case_globals, reason = "candle's name")]
+impl Device {
+    /// The processor that this program runs on.
+    pub const Cpu: Device = Device(Inner::Cpu);
+}
+
+impl Device {
+    /// A device for any backend, a third party's too.
+    pub fn from_backend(backend: Arc<dyn Backend>) -> Self {
+        Self::with_options(backend, Options::default())
+    }
+
+    /// A device for any backend, with switches that otherwise come from the environment.
+    pub fn with_options(backend: Arc<dyn Backend>, options: Options) -> Self {
+        Device(Inner::Other(Arc::new(State::new(backend, options))))
+    }
+
+    /// A GPU through WebGPU (Vulkan, Metal, DX12, the browser), by its number in [`Device::list`]. In a browser, use
+    /// [`Device::new_wgpu_async`].
+    #[cfg(all(feature = "wgpu", not(target_arch = "wasm32")))]
+    pub fn new_wgpu(ordinal: usize) -> Result<Self> {
+        crate::block_on(Self::new_wgpu_async(ordinal))
+    }
+
+    /// A GPU through WebGPU, by its number.
+    #[cfg(feature = "wgpu")]
+    pub async fn new_wgpu_async(ordinal: usize) -> Result<Self> {
+        let backend = tallow_wgpu::WgpuBackend::open(ordinal, tallow_wgpu::Options::default()).await?;
+        Ok(Self::from_backend(Arc::new(backend)))
+    }
+
+    /// The GPUs that WebGPU reaches, software ones included (they say so).
+    #[cfg(feature = "wgpu")]
+    pub async fn list_wgpu() -> Vec<AdapterDescription> {
+        tallow_wgpu::adapters().await
+    }
+
+    /// The best device: the first hardware GPU, else the CPU. A software GPU is never best.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn best() -> Self {
+        crate::block_on(async { Ok(Self::best_async().await) }).unwrap_or(Device::Cpu)
+    }
+
+    /// The best device: the first hardware GPU, else the CPU. A software GPU is never best.
+    pub async fn best_async() -> Self {
+        #[cfg(feature = "wgpu")]
+        {
+            let adapters = Self::list_wgpu().await;
+            if let Some(at) = adapters.iter().position(|info| !info.software)
+                && let Ok(device) = Self::new_wgpu_async(at).await
+            {
+                return device;
+            }
+        }
+        Device::Cpu
+    }
+
+    fn state(&self) -> &State {
+        match &self.0 {
+            Inner::Cpu => cpu(),
+            Inner::Other(state) => state,
+        }
+    }
+
+    /// The engine that plans and runs this device's work.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.state().engine
+    }
+
+    /// Name, limits, features.
+    pub fn info(&self) -> &Info {
+        self.engine().backend().info()
+    }
+
+    /// Whether this is the processor that the program runs on.
+    pub fn is_cpu(&self) -> bool {
+        matches!(self.0, Inner::Cpu)
+    }
+
+    /// Where it is, in short: `cpu`, `wgpu`.
+    pub fn location(&self) -> &'static str {
+        self.info().backend
+    }
+
+    /// Whether both handles name one device.
+    pub fn same_device(&self, other: &Device) -> bool {
+        self.engine().id() == other.engine().id()
+    }
+
+    /// Starts the device's stream of random numbers anew. The same seed gives the same numbers on every device.
+    pub fn set_seed(&self, seed: u64) -> Result<()> {
+        let state = self.state();
+        state.seed.store(seed, Ordering::Relaxed);
+        state.drawn.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The place in the random stream for the next draw: (key, counter).
+    pub(crate) fn draw(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.seed.load(Ordering::Relaxed), state.drawn.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Waits until all submitted work is done.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn synchronize(&self) -> Result<()> {
+        crate::block_on(self.synchronize_async())
+    }
+
+    /// Done when all submitted work is done.
+    pub async fn synchronize_async(&self) -> Result<()> {
+        self.engine().backend().ready().await
+    }
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let info = self.info();
+        write!(f, "{} ({})", info.backend, info.name)
+    }
+}
+
+/// An error for a device name that means nothing.
+pub(crate) fn unknown(name: &str) -> Error {
+    Error::Device(format!("there is no device '{name}': use cpu, wgpu, wgpu:N (see `tallow devices`) or best"))
+}
+
+impl Device {
+    /// A device by name: `best`, `cpu`, `wgpu` (the first hardware GPU, else the first), `wgpu:N`.
+    pub async fn by_name(name: &str) -> Result<Self> {
+        match name {
+            "best" => Ok(Self::best_async().await),
+            "cpu" => Ok(Device::Cpu),
+            #[cfg(feature = "wgpu")]
+            "wgpu" => {
+                let adapters = Self::list_wgpu().await;
+                if adapters.is_empty() {
+                    return Err(Error::Device("no GPU can be reached through WebGPU here: use --device cpu".into()));
+                }
+                let at = adapters.iter().position(|info| !info.software).unwrap_or(0);
+                Self::new_wgpu_async(at).await
+            }
+            #[cfg(feature = "wgpu")]
+            other if other.starts_with("wgpu:") => match other["wgpu:".len()..].parse() {
+                Ok(at) => Self::new_wgpu_async(at).await,
+                Err(_) => Err(unknown(other)),
+            },
+            other => Err(unknown(other)),
+        }
+    }
+}

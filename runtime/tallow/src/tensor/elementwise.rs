@@ -1,0 +1,239 @@
+//! Element-wise operations and the operators + - * /.
+
+use super::Tensor;
+use crate::{DType, Error, Result};
+use std::sync::Arc;
+use tallow_graph::{BinaryOp, CompareOp, Edge, Node, Scalar, UnaryOp, ops};
+
+macro_rules! unary {
+    ($($(#[$doc:meta])* $name:ident $op:ident;)+) => { impl Tensor { $(
+        $(#[$doc])*
+        pub fn $name(&self) -> Result<Tensor> {
+            Ok(self.result(ops::unary(UnaryOp::$op, self.edge())?))
+        }
+    )+ } };
+}
+
+unary! {
+    /// -x
+    neg Neg;
+    /// |x|
+    abs Abs;
+    /// -1, 0 or 1
+    sign Sign;
+    /// x^2
+    sqr Sqr;
+    /// The square root; NaN below zero.
+    sqrt Sqrt;
+    /// 1 / sqrt(x)
+    rsqrt Rsqrt;
+    /// 1 / x
+    recip Recip;
+    /// e^x
+    exp Exp;
+    /// The natural logarithm.
+    log Log;
+    /// sin x, x in radians.
+    sin Sin;
+    /// cos x, x in radians.
+    cos Cos;
+    /// The hyperbolic tangent.
+    tanh Tanh;
+    /// The error function.
+    erf Erf;
+    /// x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) / 2 (Hendrycks and Gimpel, 2016).
+    gelu Gelu;
+    /// x * (1 + erf(x / sqrt 2)) / 2
+    gelu_erf GeluErf;
+    /// max(x, 0)
+    relu Relu;
+    /// x / (1 + e^-x)
+    silu Silu;
+    /// 1 / (1 + e^-x)
+    sigmoid Sigmoid;
+    /// The largest integer that is not larger.
+    floor Floor;
+    /// The smallest integer that is not smaller.
+    ceil Ceil;
+    /// The nearest integer, half away from zero.
+    round Round;
+}
+
+/// Operands of plain operations must have one shape, as in candle; the `broadcast_` twins stretch them.
+fn same_shape(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
+    if a.shape() == b.shape() {
+        return Ok(());
+    }
+    let message = format!("shapes {:?} and {:?} differ: use broadcast_{op}", a.shape(), b.shape());
+    Err(Error::op(op, message))
+}
+
+macro_rules! binary {
+    ($($(#[$doc:meta])* $name:ident $broadcast:ident $build:ident $op:expr;)+) => { impl Tensor { $(
+        $(#[$doc])*
+        pub fn $name(&self, rhs: &Tensor) -> Result<Tensor> {
+            same_shape(stringify!($name), self, rhs)?;
+            self.$broadcast(rhs)
+        }
+
+        $(#[$doc])*
+        /// Operands are stretched to one shape, as in numpy.
+        pub fn $broadcast(&self, rhs: &Tensor) -> Result<Tensor> {
+            Ok(self.result(ops::$build($op, self.edge(), rhs.edge())?))
+        }
+    )+ } };
+}
+
+binary! {
+    /// x + y
+    add broadcast_add binary BinaryOp::Add;
+    /// x - y
+    sub broadcast_sub binary BinaryOp::Sub;
+    /// x * y
+    mul broadcast_mul binary BinaryOp::Mul;
+    /// x / y; of integers, truncated, and 0 for a divisor of 0.
+    div broadcast_div binary BinaryOp::Div;
+    /// The larger of x and y; NaN if one is.
+    maximum broadcast_maximum binary BinaryOp::Maximum;
+    /// The smaller of x and y; NaN if one is.
+    minimum broadcast_minimum binary BinaryOp::Minimum;
+    /// x^y
+    pow broadcast_pow binary BinaryOp::Pow;
+    /// x == y, as U8.
+    eq broadcast_eq compare CompareOp::Eq;
+    /// x != y, as U8.
+    ne broadcast_ne compare CompareOp::Ne;
+    /// x < y, as U8.
+    lt broadcast_lt compare CompareOp::Lt;
+    /// x <= y, as U8.
+    le broadcast_le compare CompareOp::Le;
+    /// x > y, as U8.
+    gt broadcast_gt compare CompareOp::Gt;
+    /// x >= y, as U8.
+    ge broadcast_ge compare CompareOp::Ge;
+}
+
+impl Tensor {
+    /// x * mul + add
+    pub fn affine(&self, mul: f64, add: f64) -> Result<Tensor> {
+        Ok(self.result(ops::affine(self.edge(), Scalar::F(mul), Scalar::F(add))?))
+    }
+
+    /// x^exponent
+    pub fn powf(&self, exponent: f64) -> Result<Tensor> {
+        self.with_scalar(BinaryOp::Pow, exponent)
+    }
+
+    /// x, at least `min` and at most `max`. NaN stays NaN.
+    pub fn clamp(&self, min: f64, max: f64) -> Result<Tensor> {
+        self.with_scalar(BinaryOp::Maximum, min)?.with_scalar(BinaryOp::Minimum, max)
+    }
+
+    pub(crate) fn with_scalar(&self, op: BinaryOp, scalar: f64) -> Result<Tensor> {
+        Ok(self.result(ops::binary_scalar(op, self.edge(), Scalar::F(scalar))?))
+    }
+
+    /// Where this tensor (an integer dtype) is not zero, elements of `on_true`, elsewhere of `on_false`.
+    pub fn where_cond(&self, on_true: &Tensor, on_false: &Tensor) -> Result<Tensor> {
+        Ok(self.result(ops::where_cond(self.edge(), on_true.edge(), on_false.edge())?))
+    }
+
+    /// In another dtype. Floats become integers by truncation toward zero, saturating, NaN becomes 0. A packed weight becomes
+    /// plain.
+    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
+        if self.dtype() == dtype {
+            return Ok(self.clone());
+        }
+        if self.dtype().is_quantized() {
+            return self.dequantize()?.to_dtype(dtype);
+        }
+        Ok(self.result(ops::cast(self.edge(), dtype)?))
+    }
+
+    /// A packed weight's values, in F32.
+    pub fn dequantize(&self) -> Result<Tensor> {
+        if !self.dtype().is_quantized() {
+            return self.to_dtype(DType::F32);
+        }
+        let rows = self.dims2()?.0;
+        self.index_select(&Tensor::arange(0u32, rows as u32, self.device())?, 0)
+    }
+
+    /// Applies a module: `x.apply(&linear)?`.
+    pub fn apply<M: crate::Module>(&self, module: &M) -> Result<Tensor> {
+        module.forward(self)
+    }
+}
+
+/// Something that operators take on their right side.
+fn with_tensor(a: &Tensor, b: &Tensor, op: BinaryOp, name: &'static str) -> Result<Tensor> {
+    same_shape(name, a, b)?;
+    let node: Arc<Node> = ops::binary(op, a.edge(), b.edge())?;
+    Ok(a.result(node))
+}
+
+fn from_scalar(scalar: f64, b: &Tensor, op: BinaryOp) -> Result<Tensor> {
+    let constant = Tensor::constant(Scalar::F(scalar), b.dtype(), b.shape().clone(), b.device())?;
+    let edge: Edge = constant.edge();
+    Ok(b.result(ops::binary(op, edge, b.edge())?))
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $op:ident;)+) => { $(
+        impl<B: std::borrow::Borrow<Tensor>> std::ops::$trait<B> for Tensor {
+            type Output = Result<Tensor>;
+            fn $method(self, rhs: B) -> Result<Tensor> {
+                with_tensor(&self, rhs.borrow(), BinaryOp::$op, stringify!($method))
+            }
+        }
+        impl<B: std::borrow::Borrow<Tensor>> std::ops::$trait<B> for &Tensor {
+            type Output = Result<Tensor>;
+            fn $method(self, rhs: B) -> Result<Tensor> {
+                with_tensor(self, rhs.borrow(), BinaryOp::$op, stringify!($method))
+            }
+        }
+        impl<B: std::borrow::Borrow<Tensor>> std::ops::$trait<Result<B>> for Tensor {
+            type Output = Result<Tensor>;
+            fn $method(self, rhs: Result<B>) -> Result<Tensor> {
+                with_tensor(&self, rhs?.borrow(), BinaryOp::$op, stringify!($method))
+            }
+        }
+        impl<B: std::borrow::Borrow<Tensor>> std::ops::$trait<Result<B>> for &Tensor {
+            type Output = Result<Tensor>;
+            fn $method(self, rhs: Result<B>) -> Result<Tensor> {
+                with_tensor(self, rhs?.borrow(), BinaryOp::$op, stringify!($method))
+            }
+        }
+        impl std::ops::$trait<f64> for Tensor {
+            type Output = Result<Tensor>;
+            fn $method(self, rhs: f64) -> Result<Tensor> {
+                self.with_scalar(BinaryOp::$op, rhs)
+            }
+        }
+        impl std::ops::$trait<f64> for &Tensor {
+            type Output = Result<Tensor>;
+            fn $method(self, rhs: f64) -> Result<Tensor> {
+                self.with_scalar(BinaryOp::$op, rhs)
+            }
+        }
+        impl std::ops::$trait<Tensor> for f64 {
+            type Output = Result<Tensor>;
+            fn $method(self, rhs: Tensor) -> Result<Tensor> {
+                from_scalar(self, &rhs, BinaryOp::$op)
+            }
+        }
+        impl std::ops::$trait<&Tensor> for f64 {
+            type Output = Result<Tensor>;
+            fn $method(self, rhs: &Tensor) -> Result<Tensor> {
+                from_scalar(self, rhs, BinaryOp::$op)
+            }
+        }
+    )+ };
+}
+
+operators! {
+    Add add Add;
+    Sub sub Sub;
+    Mul mul Mul;
+    Div div Div;
+}

@@ -1,0 +1,128 @@
+//! Elements and slices by index.
+
+use super::Tensor;
+use crate::{Dim, Error, Result, Shape};
+use std::ops::{Bound, RangeBounds};
+use tallow_graph::ops;
+
+impl Tensor {
+    /// Slices along `axis` in the order of `ids` (a vector of integers). An id out of range is an error at the next read. Of a
+    /// packed weight: its rows, in F32.
+    pub fn index_select<T: Dim>(&self, ids: &Tensor, axis: T) -> Result<Tensor> {
+        let axis = axis.to_index(self.shape(), "index_select")?;
+        let count = ids.dims1()?;
+        let gathered = self.result(ops::gather(self.edge(), ids.edge(), axis)?);
+        let shape: Shape = self.dims().iter().enumerate().map(|(a, &d)| if a == axis { count } else { d }).collect();
+        gathered.reshape(shape)
+    }
+
+    /// Rows of this table [rows, width] for ids of any shape: [ids..., width].
+    pub fn embedding(&self, ids: &Tensor) -> Result<Tensor> {
+        let width = self.dims2()?.1;
+        let rows = self.index_select(&ids.flatten_all()?, 0)?;
+        let shape: Shape = ids.dims().iter().copied().chain([width]).collect();
+        rows.reshape(shape)
+    }
+}
+
+/// One position of [`IndexOp::i`]: an index, a range, or a tensor of indices.
+#[derive(Debug, Clone)]
+pub enum TensorIndexer {
+    /// One position; the axis goes.
+    Select(usize),
+    /// A range of positions.
+    Narrow(Bound<usize>, Bound<usize>),
+    /// These positions, in this order.
+    IndexSelect(Tensor),
+}
+
+impl From<usize> for TensorIndexer {
+    fn from(index: usize) -> Self {
+        TensorIndexer::Select(index)
+    }
+}
+
+impl From<&Tensor> for TensorIndexer {
+    fn from(ids: &Tensor) -> Self {
+        TensorIndexer::IndexSelect(ids.clone())
+    }
+}
+
+macro_rules! ranges {
+    ($($range:ty),+) => { $(
+        impl From<$range> for TensorIndexer {
+            fn from(range: $range) -> Self {
+                TensorIndexer::Narrow(range.start_bound().cloned(), range.end_bound().cloned())
+            }
+        }
+    )+ };
+}
+
+ranges!(
+    std::ops::Range<usize>,
+    std::ops::RangeFrom<usize>,
+    std::ops::RangeTo<usize>,
+    std::ops::RangeInclusive<usize>,
+    std::ops::RangeToInclusive<usize>,
+    std::ops::RangeFull
+);
+
+fn indexed(tensor: &Tensor, indexers: &[TensorIndexer]) -> Result<Tensor> {
+    let mut result = tensor.clone();
+    let mut axis = 0;
+    for indexer in indexers {
+        if axis >= result.rank() {
+            return Err(Error::op("i", format!("more indices than {:?} has axes", tensor.shape())));
+        }
+        match indexer {
+            TensorIndexer::Select(at) => result = result.get_on_dim(axis, *at)?,
+            TensorIndexer::Narrow(from, to) => {
+                let size = result.dims()[axis];
+                let from = match from {
+                    Bound::Included(from) => *from,
+                    Bound::Excluded(from) => from.saturating_add(1),
+                    Bound::Unbounded => 0,
+                };
+                let to = match to {
+                    Bound::Included(to) => to.saturating_add(1),
+                    Bound::Excluded(to) => *to,
+                    Bound::Unbounded => size,
+                };
+                let len = to.checked_sub(from);
+                let len = len.ok_or_else(|| Error::op("i", format!("the range {from}..{to} runs backwards")))?;
+                result = result.narrow(axis, from, len)?;
+                axis += 1;
+            }
+            TensorIndexer::IndexSelect(ids) => {
+                result = result.index_select(ids, axis)?;
+                axis += 1;
+            }
+        }
+    }
+    Ok(result)
+}
+
+/// Indexing as in candle: `t.i((0, 1..3))?`.
+pub trait IndexOp<T> {
+    /// The part that the indices name.
+    fn i(&self, index: T) -> Result<Tensor>;
+}
+
+impl<T: Into<TensorIndexer>> IndexOp<T> for Tensor {
+    fn i(&self, index: T) -> Result<Tensor> {
+        indexed(self, &[index.into()])
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident),+))+) => { $(
+        impl<$($name: Into<TensorIndexer>),+> IndexOp<($($name,)+)> for Tensor {
+            #[allow(non_snake_case)]
+            fn i(&self, ($($name,)+): ($($name,)+)) -> Result<Tensor> {
+                indexed(self, &[$($name.into()),+])
+            }
+        }
+    )+ };
+}
+
+tuples! { (A) (A, B) (A, B, C) (A, B, C, E) (A, B, C, E, F) }

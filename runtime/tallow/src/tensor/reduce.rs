@@ -1,0 +1,75 @@
+//! Reductions over axes.
+
+use super::Tensor;
+use crate::{Dim, Dims, Result};
+use tallow_graph::{kernel::RowOp, ops};
+
+impl Tensor {
+    fn reduce(&self, op: RowOp, axes: &[usize], keep: bool) -> Result<Tensor> {
+        let mask = axes.iter().fold(0u8, |mask, &axis| mask | 1 << axis);
+        let reduced = self.result(ops::reduce(op, self.edge(), mask)?);
+        if !keep {
+            return Ok(reduced);
+        }
+        let shape = self.dims().iter().enumerate().map(|(a, &d)| if axes.contains(&a) { 1 } else { d });
+        reduced.reshape(shape.collect::<crate::Shape>())
+    }
+
+    fn all_axes(&self) -> Vec<usize> {
+        (0..self.rank()).collect()
+    }
+}
+
+macro_rules! several {
+    ($($(#[$doc:meta])* $name:ident $keepdim:ident $all:ident $op:ident;)+) => { impl Tensor { $(
+        $(#[$doc])*
+        pub fn $name<T: Dims>(&self, axes: T) -> Result<Tensor> {
+            self.reduce(RowOp::$op, &axes.to_indexes(self.shape(), stringify!($name))?, false)
+        }
+
+        $(#[$doc])*
+        /// The reduced axes stay, with size 1.
+        pub fn $keepdim<T: Dims>(&self, axes: T) -> Result<Tensor> {
+            self.reduce(RowOp::$op, &axes.to_indexes(self.shape(), stringify!($keepdim))?, true)
+        }
+
+        $(#[$doc])*
+        /// Over all elements: a scalar.
+        pub fn $all(&self) -> Result<Tensor> {
+            self.reduce(RowOp::$op, &self.all_axes(), false)
+        }
+    )+ } };
+}
+
+several! {
+    /// The sum; of nothing, 0.
+    sum sum_keepdim sum_all Sum;
+    /// The mean; of nothing, NaN.
+    mean mean_keepdim mean_all Mean;
+    /// The largest element; NaN if there is one.
+    max max_keepdim max_all Max;
+    /// The smallest element; NaN if there is one.
+    min min_keepdim min_all Min;
+}
+
+macro_rules! positions {
+    ($($(#[$doc:meta])* $name:ident $keepdim:ident $op:ident;)+) => { impl Tensor { $(
+        $(#[$doc])*
+        pub fn $name<T: Dim>(&self, axis: T) -> Result<Tensor> {
+            self.reduce(RowOp::$op, &[axis.to_index(self.shape(), stringify!($name))?], false)
+        }
+
+        $(#[$doc])*
+        /// The axis stays, with size 1.
+        pub fn $keepdim<T: Dim>(&self, axis: T) -> Result<Tensor> {
+            self.reduce(RowOp::$op, &[axis.to_index(self.shape(), stringify!($keepdim))?], true)
+        }
+    )+ } };
+}
+
+positions! {
+    /// The position of the first largest element along an axis, as U32; of the first NaN, if there is one.
+    argmax argmax_keepdim ArgMax;
+    /// The position of the first smallest element along an axis, as U32; of the first NaN, if there is one.
+    argmin argmin_keepdim ArgMin;
+}
