@@ -16,6 +16,7 @@
 #[macro_use]
 mod multiversion;
 
+mod backend;
 pub mod convert;
 pub mod isa;
 pub mod math;
@@ -23,5 +24,6 @@ pub mod pool;
 pub mod quant;
 pub mod rows;
 
+pub use backend::CpuBackend;
 pub use isa::Isa;
 pub use pool::Pool;

@@ -173,7 +173,13 @@ macro_rules! int {
                     // 1 / self^|other|, truncated.
                     return match self {
                         1 => 1,
-                        _ if self.wrapping_add(1) == 0 => if other & 1 == 0 { 1 } else { self },
+                        _ if self.wrapping_add(1) == 0 => {
+                            if other & 1 == 0 {
+                                1
+                            } else {
+                                self
+                            }
+                        }
                         _ => 0,
                     };
                 }

@@ -67,8 +67,6 @@ pub(crate) struct Block {
     pub places: usize,
     /// Elements of a block.
     pub block: usize,
-    /// Whether the result is operand 0 unchanged (in its storage class).
-    pub is_copy: bool,
     /// Whether the result is `Acc(0)` unchanged.
     pub is_acc: bool,
 }
@@ -124,11 +122,24 @@ fn raw_class(dtype: DType) -> (Class, DType) {
 impl Block {
     /// Compiles `expr`, whose loads name `operands`. `acc` is the dtype of the accumulators, where there are any.
     pub fn compile(expr: &Expr, operands: &[Operand], acc: Option<DType>) -> Result<Block> {
+        Self::compile_with(expr, operands, acc, false)
+    }
+
+    /// As [`Block::compile`] for a map, whose result is only stored: a copy moves bits and does not convert.
+    pub fn compile_map(expr: &Expr, operands: &[Operand]) -> Result<Block> {
+        Self::compile_with(expr, operands, None, true)
+    }
+
+    fn compile_with(expr: &Expr, operands: &[Operand], acc: Option<DType>, raw: bool) -> Result<Block> {
         let dtype = expr.dtype().ok_or_else(|| malformed("it is empty"))?;
         if expr.dtypes.len() != expr.code.len() || expr.dtypes.iter().any(|d| d.is_quantized()) {
             return Err(malformed("dtypes"));
         }
+        if dtype.is_quantized() {
+            return Err(malformed("a quantized result"));
+        }
         if let ([Inst::Load(0)], [operand, ..]) = (expr.code.as_slice(), operands)
+            && raw
             && operand.dtype == dtype
             && operand.input.is_some()
         {
@@ -160,7 +171,6 @@ impl Block {
             class: Class::of(dtype),
             places: 0,
             block: 0,
-            is_copy: false,
             is_acc: matches!(expr.code.as_slice(), [Inst::Acc(0)]) && acc == Some(dtype),
         };
         // Where each value lies, and whether that place may be reused after its last use.
@@ -257,15 +267,16 @@ impl Block {
             block.code.push(Code { op: Op::Copy, class, out: result, a: at[last].0, b: 0, c: 0 });
         }
         block.places = usize::from(places.next);
-        block.block = (L1 / (widest * block.places)).clamp(256, 1024).next_multiple_of(64);
+        // Where nothing is computed, nothing has to stay in L1.
+        let most = if matches!(block.code.as_slice(), [Code { op: Op::Copy, .. }]) { 4096 } else { 1024 };
+        block.block = (L1 / (widest * block.places)).clamp(256, most).next_multiple_of(64);
         Ok(block)
     }
 
     /// One operand, moved and not looked at.
     fn copy(operand: &Operand, dtype: DType) -> Block {
         let (class, raw) = raw_class(dtype);
-        let load =
-            Load { operand: 0, place: 0, dtype: raw, input: operand.input, class, layout: operand.layout };
+        let load = Load { operand: 0, place: 0, dtype: raw, input: operand.input, class, layout: operand.layout };
         Block {
             code: vec![Code { op: Op::Copy, class, out: 1, a: 0, b: 0, c: 0 }],
             loads: vec![load],
@@ -276,7 +287,6 @@ impl Block {
             class,
             places: 2,
             block: 1024,
-            is_copy: true,
             is_acc: false,
         }
     }

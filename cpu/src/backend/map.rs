@@ -14,7 +14,7 @@ const GRAIN: usize = 32 << 10;
 
 /// Compiles the parts of a map.
 pub(crate) fn compile(kernel: &MapKernel) -> Result<Vec<Block>> {
-    kernel.parts.iter().map(|part| Block::compile(&part.expr, &part.operands, None)).collect()
+    kernel.parts.iter().map(|part| Block::compile_map(&part.expr, &part.operands)).collect()
 }
 
 struct Part<'a> {

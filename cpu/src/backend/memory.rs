@@ -213,6 +213,13 @@ unsafe impl Send for Mem {}
 // SAFETY: as above.
 unsafe impl Sync for Mem {}
 
+impl Mem {
+    /// The address. (A closure that names the field would capture the bare pointer, which threads may not share.)
+    pub fn at(&self) -> *mut u8 {
+        self.at
+    }
+}
+
 impl CpuBuffer {
     /// The buffer behind a handle, if this backend made it.
     pub fn of(buffer: &Buffer) -> Result<&CpuBuffer> {

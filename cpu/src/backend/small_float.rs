@@ -62,7 +62,13 @@ pub(crate) fn to_e4m3(x: f32) -> u8 {
 /// The nearest F8E5M2 code.
 #[inline]
 pub(crate) fn to_e5m2(x: f32) -> u8 {
-    let code = if x.is_nan() { 0x7f } else if x.is_infinite() { 0x7c } else { round_code(x, 2, 15).min(0x7c) };
+    let code = if x.is_nan() {
+        0x7f
+    } else if x.is_infinite() {
+        0x7c
+    } else {
+        round_code(x, 2, 15).min(0x7c)
+    };
     code as u8 | ((x.to_bits() >> 24) & 0x80) as u8
 }
 

@@ -66,7 +66,10 @@ impl<'a> StepRun<'a> {
         let mem = self.output(n)?;
         let bytes = dtype.bytes_for(elements);
         if bytes.is_none_or(|bytes| bytes > mem.len) {
-            return Err(Error::msg(format!("output {n} of a step has {} bytes, too few for {elements} of {dtype}", mem.len)));
+            return Err(Error::msg(format!(
+                "output {n} of a step has {} bytes, too few for {elements} of {dtype}",
+                mem.len
+            )));
         }
         Ok(mem)
     }
@@ -84,12 +87,9 @@ impl<'a> StepRun<'a> {
                 let words = words.take(sizes.len() + 1)?;
                 match operand.input {
                     Some(input) => bind(self.input(input)?, operand.dtype, sizes, words),
-                    None => Ok(Bound {
-                        at: std::ptr::null_mut(),
-                        offset: words[0],
-                        strides: &words[1..],
-                        aligned: false,
-                    }),
+                    None => {
+                        Ok(Bound { at: std::ptr::null_mut(), offset: words[0], strides: &words[1..], aligned: false })
+                    }
                 }
             })
             .collect()

@@ -6,7 +6,7 @@ use tallow_graph::{DType, Error, Result, Scalar};
 
 use super::class::{Class, Num, with_class};
 use super::exec::{self, slice, slice_mut};
-use super::expr::{Block, Load};
+use super::expr::{Block, Code, Load, Op};
 use super::memory::Mem;
 use super::scratch;
 use crate::Isa;
@@ -67,6 +67,13 @@ unsafe impl Send for Bound<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Bound<'_> {}
 
+impl Bound<'_> {
+    /// The first element's address. (See [`Mem::at`].)
+    pub fn at(&self) -> *mut u8 {
+        self.at
+    }
+}
+
 /// Checks that a nest stays inside `mem`, and binds it. `words` are the offset, then the strides.
 pub(crate) fn bind<'a>(mem: Mem, dtype: DType, sizes: &[i64], words: &'a [i64]) -> Result<Bound<'a>> {
     let (&offset, strides) = words.split_first().ok_or_else(|| Error::msg("an operand without words"))?;
@@ -106,6 +113,10 @@ pub(crate) struct Walker<'a> {
     registers: *mut u8,
     /// Bytes of a register.
     step: usize,
+    /// Elements of a register.
+    capacity: usize,
+    /// Whether operands that are said to be linear are so in this nest.
+    linear: bool,
     /// Whether some operand needs the position in the nest, not only the linear index.
     strided: bool,
 }
@@ -126,10 +137,26 @@ impl<'a> Walker<'a> {
     /// # Safety
     /// `registers` is [`Walker::scratch`] bytes, aligned to 64, that only this walker uses.
     pub unsafe fn new(nest: &'a Nest<'a>, registers: *mut u8, block: usize) -> Result<Self> {
+        // SAFETY: the caller's.
+        unsafe { Self::build(nest, registers, block, true) }
+    }
+
+    /// As [`Walker::new`] for a nest whose axes are not in the kernel's order: every operand goes by its strides.
+    ///
+    /// # Safety
+    /// As [`Walker::new`].
+    pub unsafe fn new_strided(nest: &'a Nest<'a>, registers: *mut u8, block: usize) -> Result<Self> {
+        // SAFETY: the caller's.
+        unsafe { Self::build(nest, registers, block, false) }
+    }
+
+    /// # Safety
+    /// As [`Walker::new`].
+    unsafe fn build(nest: &'a Nest<'a>, registers: *mut u8, block: usize, linear: bool) -> Result<Self> {
         let step = (block * 8).next_multiple_of(64);
         let places: SmallVec<[*mut u8; 32]> =
             (0..nest.block.places).map(|place| registers.wrapping_add((place + 1) * step)).collect();
-        let mut walker = Walker { nest, places, registers, step, strided: false };
+        let mut walker = Walker { nest, places, registers, step, capacity: block, linear, strided: !linear };
         for &(number, class, place) in &nest.block.params {
             let scalar = *nest
                 .scalars
@@ -197,10 +224,53 @@ impl<'a> Walker<'a> {
                 unsafe { self.load(load, *bound, at, &index, n) };
             }
         }
+        if let ([Code { op: Op::Copy, a, .. }], None) = (nest.block.code.as_slice(), direct) {
+            return self.places[usize::from(*a)];
+        }
         // SAFETY: every place was pointed at a register or checked memory of `n` elements.
         unsafe { exec::run(nest.isa, &nest.block.code, &self.places, n) };
         self.places[result] = register;
         place
+    }
+
+    /// Elements that a run may have.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Elements `at..at + n` of the nest.
+    ///
+    /// # Safety
+    /// As [`Walker::run`]; `T` is the result's class.
+    pub unsafe fn values<T: Num>(&mut self, at: usize, n: usize) -> &[T] {
+        debug_assert!(T::CLASS == self.nest.block.class && n <= self.capacity);
+        // SAFETY: the caller's.
+        unsafe { slice(self.run(at, n, None), n) }
+    }
+
+    /// Where elements `at..at + n` lie in memory, if the expression is one operand unchanged that has them in order.
+    pub fn in_place(&self, at: usize, n: usize) -> Option<*const u8> {
+        let ([Code { op: Op::Copy, .. }], [load]) = (self.nest.block.code.as_slice(), self.nest.block.loads.as_slice())
+        else {
+            return None;
+        };
+        let bound = self.bound(load).ok()?;
+        if load.input.is_none() || !bound.aligned || !load.class.is_stored_as(load.dtype) {
+            return None;
+        }
+        let inner = self.nest.sizes.len().checked_sub(1)?;
+        let offset = match load.layout {
+            Layout::Linear if self.linear => at as i64,
+            Layout::Strided if bound.strides[inner] == 1 => {
+                let index = self.position(at);
+                if index[inner] + n > self.nest.sizes[inner] as usize {
+                    return None;
+                }
+                dot(&index, bound.strides)
+            }
+            _ => return None,
+        };
+        Some(bound.at.wrapping_offset(offset as isize * load.dtype.size_in_bytes() as isize))
     }
 
     /// Makes a load's place hold its elements: points at them where they lie in order, else copies.
@@ -210,7 +280,7 @@ impl<'a> Walker<'a> {
     #[inline(always)]
     unsafe fn load(&mut self, load: &Load, bound: Bound<'_>, at: usize, index: &[usize; MAX_AXES], n: usize) {
         let place = usize::from(load.place);
-        if load.layout == Layout::Linear && load.input.is_some() && bound.aligned {
+        if load.layout == Layout::Linear && self.linear && load.input.is_some() && bound.aligned {
             let from = bound.at.wrapping_add(at * load.dtype.size_in_bytes());
             if load.class.is_stored_as(load.dtype) {
                 self.places[place] = from;

@@ -1,0 +1,357 @@
+//! Reductions, norms, softmax: a row's values come from one expression, and its results go through another.
+//!
+//! Four ways, by where the rows lie: rows of values in order, several short rows at a time or a long one in pieces;
+//! one row or few very long ones, whose pieces go to all threads; rows whose neighbours lie side by side (a sum over the
+//! first axis), taken together so that memory is streamed once; and norms, whose rows are held whole.
+
+use smallvec::SmallVec;
+use tallow_graph::kernel::{Layout, Operand, RowKernel, RowOp};
+use tallow_graph::{DType, Error, Result};
+
+use super::class::{Class, Num, with_class};
+use super::expr::Block;
+use super::norm::normalise;
+use super::reduce::{Columns, State};
+use super::scratch::{self, FirstError};
+use super::step::StepRun;
+use super::walk::{Bound, Nest, Walker, Words, block_size, elements};
+
+/// Elements that are worth a thread's while.
+const GRAIN: usize = 16 << 10;
+/// Elements of a piece of a very long row.
+const PIECE: usize = 32 << 10;
+
+/// The two expressions of a row kernel, compiled.
+#[derive(Debug)]
+pub(crate) struct Row {
+    before: Block,
+    after: Block,
+}
+
+/// Whether the CPU runs this kernel: means and norms are of floats.
+pub(crate) fn supports(kernel: &RowKernel) -> bool {
+    let float = kernel.before.dtype().is_some_and(DType::is_float);
+    let needs_float = !kernel.op.reduces() || kernel.op == RowOp::Mean;
+    (float || !needs_float) && (kernel.op.reduces() || kernel.inner == 1)
+}
+
+/// Compiles a row kernel.
+pub(crate) fn compile(kernel: &RowKernel) -> Result<Row> {
+    let before = Block::compile(&kernel.before, &kernel.operands, None)?;
+    let mut operands = kernel.operands.clone();
+    if kernel.op.reduces() {
+        // The nest of `after` is the outer axes alone, and the layouts were told for the whole.
+        for Operand { layout, .. } in &mut operands {
+            if *layout == Layout::Linear {
+                *layout = Layout::Strided;
+            }
+        }
+    }
+    let after = Block::compile(&kernel.after, &operands, Some(kernel.accumulator))?;
+    let arg = matches!(kernel.op, RowOp::ArgMax | RowOp::ArgMin);
+    let acc = if arg { Class::U32 } else { before.class };
+    if Class::of(kernel.accumulator) != acc {
+        return Err(Error::msg(format!("a row kernel accumulates {acc:?}, not {}", kernel.accumulator)));
+    }
+    Ok(Row { before, after })
+}
+
+/// A row kernel at work.
+struct Job<'a> {
+    step: &'a StepRun<'a>,
+    op: RowOp,
+    before: Nest<'a>,
+    after: Nest<'a>,
+    output: Bound<'a>,
+    rows: usize,
+    inner: usize,
+    eps: f64,
+}
+
+/// Runs a row kernel.
+pub(crate) fn run(step: &StepRun<'_>, kernel: &RowKernel, row: &Row) -> Result<()> {
+    let (outer, inner) = (usize::from(kernel.outer), usize::from(kernel.inner));
+    let mut words = Words(step.words);
+    let sizes = words.sizes(outer + inner)?;
+    let operands = step.bind(&kernel.operands, sizes, &mut words)?;
+    let (outer_sizes, inner_sizes) = sizes.split_at(outer);
+    let (rows, count) = (elements(outer_sizes)?, elements(inner_sizes)?);
+    let reduces = kernel.op.reduces();
+    if rows == 0 || (count == 0 && !reduces) {
+        return Ok(());
+    }
+    // Checked before anything is computed from sizes: products must not overflow.
+    elements(sizes)?;
+    let total = if reduces { rows } else { rows * count };
+    let dtype = row.after.dtype;
+    let out = step.output_for(0, dtype, total)?;
+    let output = Bound { at: out.at, offset: 0, strides: &[], aligned: true };
+    let outer_operands: SmallVec<[Bound<'_>; 4]> =
+        operands.iter().map(|o| Bound { strides: &o.strides[..outer], ..*o }).collect();
+    let nest = |block, sizes, operands| Nest { isa: step.isa, block, sizes, operands, scalars: step.scalars };
+    let before = nest(&row.before, sizes, &operands);
+    let after =
+        if reduces { nest(&row.after, outer_sizes, &outer_operands) } else { nest(&row.after, sizes, &operands) };
+    let eps = match kernel.op {
+        RowOp::RmsNorm | RowOp::LayerNorm => step.scalar(0)?.to_f64(),
+        _ => 0.0,
+    };
+    let job = Job { step, op: kernel.op, before, after, output, rows, inner: count, eps };
+    with_class!(row.before.class, T => {
+        if !reduces {
+            job.norms::<T>()
+        } else if let Some(side_by_side) = SideBySide::of(kernel, sizes, &operands) {
+            job.columns::<T>(&side_by_side)
+        } else if rows < 2 * step.pool.threads() && count >= 2 * PIECE {
+            job.long_rows::<T>()
+        } else {
+            job.rows::<T>()
+        }
+    })
+}
+
+impl Job<'_> {
+    /// Cuts `items` of `cost` elements each over the threads.
+    fn split(&self, items: usize, cost: usize, task: &(dyn Fn(usize, usize) -> Result<()> + Sync)) -> Result<()> {
+        let failed = FirstError::default();
+        self.step.pool.run_ranges(items, GRAIN / cost.max(1), &|range| failed.note(task(range.start, range.end)));
+        failed.done()
+    }
+
+    /// Stores the results of rows `from..from + n`, whose accumulators are at `accs`.
+    ///
+    /// # Safety
+    /// `accs` holds `n` values of the accumulator's class; the rows' outputs are nobody else's.
+    unsafe fn store(&self, after: &mut Walker<'_>, accs: *const u8, from: usize, n: usize) {
+        let width = if matches!(self.op, RowOp::ArgMax | RowOp::ArgMin) { 4 } else { self.before.block.class.size() };
+        let mut done = 0;
+        while done < n {
+            let count = after.capacity().min(n - done);
+            after.set_acc(0, accs.wrapping_add(done * width));
+            // SAFETY: the caller's.
+            unsafe { after.run_and_store(Layout::Linear, self.output, from + done, count) };
+            done += count;
+        }
+    }
+
+    /// Reductions of rows, row by row.
+    fn rows<T: Num>(&self) -> Result<()> {
+        self.split(self.rows, self.inner, &|from, to| {
+            let size = block_size(self.before.block, (to - from) * self.inner);
+            // Short rows are evaluated several at a time.
+            let group = (size / self.inner.max(1)).clamp(1, 256);
+            let many = block_size(self.after.block, group.max(64).min(to - from));
+            let accs = many.max(group);
+            let bytes = Walker::scratch(self.before.block, size);
+            scratch::with(scratch::REGISTERS, bytes + Walker::scratch(self.after.block, many) + accs * 8, |memory| {
+                // SAFETY: three parts of this call's scratch memory.
+                let (mut before, mut after) = unsafe {
+                    let after = Walker::new(&self.after, memory.wrapping_add(bytes), many)?;
+                    (Walker::new(&self.before, memory, size)?, after)
+                };
+                let accs_at = memory.wrapping_add(bytes + Walker::scratch(self.after.block, many));
+                let (mut row, mut first) = (from, from);
+                while row < to {
+                    if self.inner > size {
+                        let mut state = State::<T>::new(self.op);
+                        let mut at = 0;
+                        while at < self.inner {
+                            let n = size.min(self.inner - at);
+                            // SAFETY: inside the nest; inputs are not written while a step runs.
+                            let x = unsafe { before.values::<T>(row * self.inner + at, n) };
+                            state.take(self.step.isa, self.op, x, at);
+                            at += n;
+                        }
+                        // SAFETY: `accs_at` has room for `accs` values.
+                        unsafe { state.finish(self.op, self.inner, accs_at, row - first) };
+                        row += 1;
+                    } else {
+                        let n = group.min(to - row).min(accs - (row - first));
+                        // SAFETY: as above; a group is at most a block.
+                        let x = unsafe { before.values::<T>(row * self.inner, n * self.inner) };
+                        for i in 0..n {
+                            let mut state = State::<T>::new(self.op);
+                            state.take(self.step.isa, self.op, &x[i * self.inner..(i + 1) * self.inner], 0);
+                            // SAFETY: as above.
+                            unsafe { state.finish(self.op, self.inner, accs_at, row - first + i) };
+                        }
+                        row += n;
+                    }
+                    if row == to || row - first == accs {
+                        // SAFETY: these rows are this task's own.
+                        unsafe { self.store(&mut after, accs_at, first, row - first) };
+                        first = row;
+                    }
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Reductions of a few very long rows: pieces of fixed size, so that the result does not depend on the threads.
+    fn long_rows<T: Num>(&self) -> Result<()> {
+        let pieces = self.inner.div_ceil(PIECE);
+        let states: Vec<std::sync::Mutex<State<T>>> =
+            (0..self.rows * pieces).map(|_| std::sync::Mutex::new(State::new(self.op))).collect();
+        let failed = FirstError::default();
+        self.step.pool.run(states.len(), &|task| {
+            let (row, piece) = (task / pieces, task % pieces);
+            let (start, end) = (piece * PIECE, ((piece + 1) * PIECE).min(self.inner));
+            let size = block_size(self.before.block, end - start);
+            let bytes = Walker::scratch(self.before.block, size);
+            failed.note(scratch::with(scratch::REGISTERS, bytes, |memory| {
+                // SAFETY: this call's scratch memory.
+                let mut before = unsafe { Walker::new(&self.before, memory, size)? };
+                let mut state = State::<T>::new(self.op);
+                let mut at = start;
+                while at < end {
+                    let n = size.min(end - at);
+                    // SAFETY: inside the nest; inputs are not written while a step runs.
+                    state.take(self.step.isa, self.op, unsafe { before.values::<T>(row * self.inner + at, n) }, at);
+                    at += n;
+                }
+                *states[task].lock().unwrap_or_else(std::sync::PoisonError::into_inner) = state;
+                Ok(())
+            }));
+        });
+        failed.done()?;
+        let many = block_size(self.after.block, self.rows);
+        let bytes = Walker::scratch(self.after.block, many);
+        scratch::with(scratch::REGISTERS, bytes + self.rows * 8, |memory| {
+            // SAFETY: this call's scratch memory.
+            let mut after = unsafe { Walker::new(&self.after, memory, many)? };
+            let accs = memory.wrapping_add(bytes);
+            for (row, states) in states.chunks(pieces).enumerate() {
+                let mut whole = State::<T>::new(self.op);
+                for state in states {
+                    whole.merge(self.op, &state.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+                }
+                // SAFETY: `accs` has room for all rows.
+                unsafe { whole.finish(self.op, self.inner, accs, row) };
+            }
+            // SAFETY: nobody else works on the output.
+            unsafe { self.store(&mut after, accs, 0, self.rows) };
+            Ok(())
+        })
+    }
+
+    /// Reductions whose rows lie side by side.
+    fn columns<T: Num>(&self, side: &SideBySide<'_>) -> Result<()> {
+        let nest = Nest { sizes: &side.sizes, operands: &side.bounds(), ..self.before };
+        let width = side.width;
+        let size = block_size(self.before.block, width).min(width.next_multiple_of(8));
+        let blocks = width.div_ceil(size);
+        self.split(self.rows / width * blocks, self.inner * size, &|from, to| {
+            let bytes = [
+                Walker::scratch(self.before.block, size),
+                Walker::scratch(self.after.block, size),
+                Columns::<T>::bytes(size),
+                size * 8,
+            ];
+            scratch::with(scratch::REGISTERS, bytes.iter().sum(), |memory| {
+                let parts = [bytes[0], bytes[0] + bytes[1], bytes[0] + bytes[1] + bytes[2]];
+                // SAFETY: two parts of this call's scratch memory.
+                let (mut before, mut after) = unsafe {
+                    let after = Walker::new(&self.after, memory.wrapping_add(parts[0]), size)?;
+                    (Walker::new_strided(&nest, memory, size)?, after)
+                };
+                let accs = memory.wrapping_add(parts[2]);
+                for task in from..to {
+                    let (high, start) = (task / blocks, task % blocks * size);
+                    let n = size.min(width - start);
+                    // SAFETY: the third part of the scratch memory.
+                    let mut columns = unsafe { Columns::<T>::new(self.op, memory.wrapping_add(parts[1]), n) };
+                    for k in 0..self.inner {
+                        // SAFETY: inside the nest; inputs are not written while a step runs.
+                        let x = unsafe { before.values::<T>((high * self.inner + k) * width + start, n) };
+                        columns.take(self.step.isa, self.op, x, k);
+                    }
+                    // SAFETY: the last part of the scratch memory; the rows are this task's own.
+                    unsafe {
+                        columns.finish(self.op, self.inner, accs);
+                        self.store(&mut after, accs, high * width + start, n);
+                    }
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Norms: as many results as elements.
+    fn norms<T: Num>(&self) -> Result<()> {
+        let inner = self.inner;
+        self.split(self.rows, inner, &|from, to| {
+            let size = block_size(self.before.block, (to - from) * inner);
+            let many = block_size(self.after.block, (to - from) * inner);
+            let bytes = Walker::scratch(self.before.block, size);
+            let held = (inner * T::CLASS.size()).next_multiple_of(64);
+            scratch::with(scratch::REGISTERS, bytes + Walker::scratch(self.after.block, many) + held, |memory| {
+                // SAFETY: two parts of this call's scratch memory.
+                let (mut before, mut after) = unsafe {
+                    let after = Walker::new(&self.after, memory.wrapping_add(bytes), many)?;
+                    (Walker::new(&self.before, memory, size)?, after)
+                };
+                let row_at = memory.wrapping_add(bytes + Walker::scratch(self.after.block, many));
+                for row in from..to {
+                    // SAFETY: inside the nest; the row's memory is this call's own; the outputs are this task's.
+                    unsafe {
+                        let x = match before.in_place(row * inner, inner) {
+                            Some(x) => x,
+                            None => {
+                                let mut at = 0;
+                                while at < inner {
+                                    let n = size.min(inner - at);
+                                    before.run(row * inner + at, n, Some(row_at.wrapping_add(at * T::CLASS.size())));
+                                    at += n;
+                                }
+                                row_at.cast_const()
+                            }
+                        };
+                        let direct = self.after.block.is_acc && self.after.block.dtype == DType::F32;
+                        let to = if direct { self.output.at.wrapping_add(row * inner * 4) } else { row_at };
+                        normalise::<T>(self.step.isa, self.op, self.eps, x, to, inner);
+                        if !direct {
+                            self.store(&mut after, row_at, row * inner, inner);
+                        }
+                    }
+                }
+                Ok(())
+            })
+        })
+    }
+}
+
+/// A nest turned so that its innermost axis is the last outer axis: rows side by side.
+struct SideBySide<'a> {
+    sizes: SmallVec<[i64; 8]>,
+    operands: SmallVec<[(Bound<'a>, SmallVec<[i64; 8]>); 4]>,
+    width: usize,
+}
+
+impl<'a> SideBySide<'a> {
+    /// Whether an operand's neighbours along the last outer axis, and not those along its rows, lie side by side.
+    fn of(kernel: &RowKernel, sizes: &[i64], operands: &[Bound<'a>]) -> Option<Self> {
+        let outer = usize::from(kernel.outer);
+        let inner = usize::from(kernel.inner);
+        let width = *sizes[..outer].last()? as usize;
+        if inner == 0 || width < 4 {
+            return None;
+        }
+        let turned = operands.iter().zip(&kernel.operands).any(|(bound, operand)| {
+            let along = bound.strides[outer + inner - 1];
+            operand.input.is_some() && bound.strides[outer - 1] == 1 && along != 1 && along != 0
+        });
+        if !turned {
+            return None;
+        }
+        let turn = |words: &[i64]| -> SmallVec<[i64; 8]> {
+            words[..outer - 1].iter().chain(&words[outer..]).chain(&words[outer - 1..outer]).copied().collect()
+        };
+        let operands = operands.iter().map(|bound| (*bound, turn(bound.strides))).collect();
+        Some(Self { sizes: turn(sizes), operands, width })
+    }
+
+    fn bounds(&self) -> SmallVec<[Bound<'_>; 4]> {
+        self.operands.iter().map(|(bound, strides)| Bound { strides, ..*bound }).collect()
+    }
+}
