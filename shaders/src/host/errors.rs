@@ -19,22 +19,39 @@ pub(super) enum Failure {
     Other(String),
 }
 
+/// How much a failure explains: a later one that explains more takes the place of the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// Often a consequence: use of something whose making failed.
+    Uncaptured,
+    /// The making itself. Only a browser tells it late enough to need a rank.
+    #[cfg_attr(not(target_arch = "wasm32"), expect(dead_code, reason = "natively it is returned at once"))]
+    Scoped,
+    /// A lost device fails at everything.
+    Lost,
+}
+
 /// The first failure of a device, kept.
 #[derive(Default)]
 pub(super) struct Errors {
     any: AtomicBool,
-    first: Mutex<Option<Failure>>,
+    first: Mutex<Option<(Failure, Rank)>>,
     #[cfg(target_arch = "wasm32")]
     pending: Mutex<Vec<Pending>>,
 }
 
 impl Errors {
-    /// Keeps a failure; a lost device explains all others, so it wins.
+    /// Keeps a failure that came by itself.
     pub(super) fn report(&self, failure: Failure) {
-        log::error!("wgpu: {failure:?}");
+        let rank = if matches!(failure, Failure::Lost(_)) { Rank::Lost } else { Rank::Uncaptured };
+        self.keep(failure, rank);
+    }
+
+    fn keep(&self, failure: Failure, rank: Rank) {
+        log::debug!("wgpu: {failure:?}");
         let mut first = self.first.lock();
-        if first.is_none() || (matches!(failure, Failure::Lost(_)) && !matches!(*first, Some(Failure::Lost(_)))) {
-            *first = Some(failure);
+        if first.as_ref().is_none_or(|&(_, kept)| rank > kept) {
+            *first = Some((failure, rank));
         }
         self.any.store(true, Ordering::Release);
     }
@@ -46,7 +63,7 @@ impl Errors {
         }
         match &*self.first.lock() {
             None => Ok(()),
-            Some(failure) => Err(failure.to_error(device)),
+            Some((failure, _)) => Err(failure.to_error(device)),
         }
     }
 }
@@ -128,7 +145,7 @@ impl Errors {
         let pending = std::mem::take(&mut *self.pending.lock());
         for Pending { answer, bytes, what } in pending {
             if let Some(error) = answer.await {
-                self.report(meaning(&error, bytes, &what));
+                self.keep(meaning(&error, bytes, &what), Rank::Scoped);
             }
         }
     }

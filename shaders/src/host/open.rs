@@ -221,3 +221,17 @@ fn feature_names(target: &Target, features: wgpu::Features) -> Vec<&'static str>
     .filter_map(|(name, there)| there.then_some(name))
     .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiers_are_ordered_and_read_from_words() {
+        for (text, tier) in [("T0", Tier::T0), (" t1 ", Tier::T1), ("2", Tier::T2), ("T3", Tier::T3)] {
+            assert_eq!(Tier::parse(text), Some(tier), "{text}");
+        }
+        assert_eq!(Tier::parse("T4"), None);
+        assert!(Tier::T0 < Tier::T1 && Tier::T2 < Tier::T3);
+    }
+}
