@@ -1,0 +1,202 @@
+//! Attention. Uniform block: the step's words, its two scalars, then whether q and k can be read by fours, and v.
+//!
+//! Implementations: a workgroup for a few queries of a head; one invocation for a query, without barriers.
+
+use super::{
+    Shader, Target, address,
+    code::{Access, Code, Rep, Slots, fill_words, param, per_word},
+    preprocess::{Defines, expand},
+    spread,
+};
+use smallvec::{SmallVec, smallvec};
+use std::fmt::Write as _;
+use tallow_graph::{
+    DType, Error, Implementation, Result, Scalar,
+    kernel::{AttentionKernel, RowClass},
+};
+
+const SHARED: u32 = 0;
+const SERIAL: u32 = 1;
+
+/// First words of q, k, v and the mask.
+const Q: usize = 9;
+const K: usize = 13;
+const V: usize = 17;
+const MASK: usize = 21;
+
+fn word_count(kernel: &AttentionKernel) -> usize {
+    if kernel.mask { MASK + 5 } else { MASK }
+}
+
+/// Queries of a workgroup.
+fn tile(kernel: &AttentionKernel) -> u32 {
+    match kernel.rows {
+        RowClass::One => 1,
+        RowClass::Few => 4,
+        RowClass::Many => 8,
+    }
+}
+
+/// The ways to run it.
+pub fn implementations(kernel: &AttentionKernel, words: &[i64], target: &Target) -> SmallVec<[Implementation; 2]> {
+    if Rep::of(kernel.dtype) != Some(Rep::F32) || Rep::of(kernel.kv_dtype) != Some(Rep::F32) {
+        return SmallVec::new();
+    }
+    let size = |i: usize| words.get(i).map_or(1.0, |&w: &i64| w.max(1) as f32);
+    let work = size(0) * size(1) * size(2) * size(3) * (size(5) + size(6)) * 2e-7;
+    let cost = |gpu: f32, software: f32| 1.0 + work * if target.software { software } else { gpu };
+    smallvec![
+        Implementation { id: SHARED, scratch: 0, cost: cost(2.0, 100.0) },
+        Implementation { id: SERIAL, scratch: 0, cost: cost(20.0, 10.0) },
+    ]
+}
+
+/// The uniform block.
+pub fn params(kernel: &AttentionKernel, words: &[i64], scalars: &[Scalar], out: &mut Vec<u32>) -> Result<()> {
+    let count = word_count(kernel);
+    let words = words.get(..count).ok_or_else(|| Error::op("attention", "the step brings too few words"))?;
+    fill_words("attention", words, out)?;
+    Slots::new(2, [])?.fill(scalars, out)?;
+    let [batch, queries, _, heads, kv_heads, width, v_width, ..] = *words else {
+        return Err(Error::op("attention", "the step brings too few words"));
+    };
+    let results = [batch, queries, heads, v_width].iter().try_fold(1i64, |n, &size| n.checked_mul(size));
+    if results.is_none_or(|n| n >= 1 << 32) {
+        return Err(Error::op("attention", "2^32 results or more: split the batch"));
+    }
+    if heads > 0 && (kv_heads <= 0 || heads % kv_heads != 0) {
+        return Err(Error::op("attention", format!("{heads} heads over {kv_heads} key heads")));
+    }
+    let by_four = |at: usize, width: i64| words[at..at + 4].iter().all(|w| w % 4 == 0) && width % 4 == 0;
+    out.push(u32::from(by_four(Q, width) && by_four(K, width)));
+    out.push(u32::from(by_four(V, v_width)));
+    Ok(())
+}
+
+/// The grid.
+pub fn grids(kernel: &AttentionKernel, implementation: u32, words: &[i64], target: &Target) -> SmallVec<[[u32; 3]; 2]> {
+    let size = |i: usize| words.get(i).map_or(0, |&w| w.max(0) as u64);
+    let (batch, queries, heads, v_width) = (size(0), size(1), size(3), size(6));
+    smallvec![spread(
+        match implementation {
+            SERIAL => (batch * queries * heads * v_width.div_ceil(64)).div_ceil(32),
+            _ => batch * queries.div_ceil(u64::from(tile(kernel))) * heads * v_width.div_ceil(256),
+        },
+        target
+    )]
+}
+
+/// The shader.
+pub fn shader(kernel: &AttentionKernel, implementation: u32, target: &Target) -> Result<Shader> {
+    let scalars_at = word_count(kernel);
+    let aligned_at = scalars_at + 2;
+    let param_words = aligned_at + 2;
+    let inputs = 3 + usize::from(kernel.mask);
+    let mut code = Code::new(inputs, 1, param_words);
+    let wide = |dtype: DType| match per_word(dtype) {
+        1 => Access::Quads,
+        2 => Access::Pairs,
+        _ => Access::Words,
+    };
+    code.inputs[0] = wide(kernel.dtype);
+    code.inputs[1] = wide(kernel.kv_dtype);
+    if implementation == SERIAL {
+        code.inputs[2] = wide(kernel.kv_dtype);
+    }
+    if per_word(kernel.dtype) > 1 {
+        code.outputs[0] = Access::Atomic;
+    }
+    let mut body = String::new();
+    for (name, at) in [("q", Q), ("k", K), ("v", V)] {
+        let indices = ["b", "s", "h"].map(String::from);
+        let _ = write!(
+            body,
+            "fn {name}_base(b: u32, s: u32, h: u32) -> u32 {{\n    return {};\n}}\n",
+            address(at, &indices)
+        );
+    }
+    let (keys, position, window) = (param(2), param(7), param(8));
+    // Keys outside this range are hidden from all queries first..=last: the rest is told key by key.
+    let _ = writeln!(
+        body,
+        "fn visible(first: u32, last: u32) -> vec2<u32> {{\n    var low = 0;\n    var high = i32({keys});"
+    );
+    if kernel.causal {
+        let _ = writeln!(body, "    high = clamp(i32(last) + bitcast<i32>({position}) + 1, 0, high);");
+    }
+    if kernel.window {
+        let _ = writeln!(
+            body,
+            "    if ({window} != 0u) {{\n        low = clamp(i32(first) + bitcast<i32>({position}) - i32({window}) + 1, 0, high);\n    }}"
+        );
+    }
+    body += "    return vec2<u32>(u32(low), u32(high));\n}\nfn sees(t: u32, s: u32) -> bool {\n    var yes = true;\n";
+    if kernel.causal {
+        let _ = writeln!(body, "    yes = i32(s) <= i32(t) + bitcast<i32>({position});");
+    }
+    if kernel.window {
+        let _ = writeln!(
+            body,
+            "    yes = yes && ({window} == 0u || i32(s) > i32(t) + bitcast<i32>({position}) - i32({window}));"
+        );
+    }
+    body += "    return yes;\n}\n";
+    let _ = writeln!(
+        body,
+        "fn finish_score(sum: f32, b: u32, h: u32, t: u32, s: u32) -> f32 {{\n    var score = sum * bitcast<f32>({});",
+        param(scalars_at)
+    );
+    if kernel.softcap {
+        let cap = format!("bitcast<f32>({})", param(scalars_at + 1));
+        let _ = writeln!(body, "    if ({cap} > 0.0) {{\n        score = {cap} * t_tanh(score / {cap});\n    }}");
+    }
+    if kernel.mask {
+        let load = code.load(3, DType::F32)?;
+        let indices = ["b", "h", "t", "s"].map(String::from);
+        let _ = writeln!(body, "    score += {load}({});", address(MASK, &indices));
+    }
+    // A finite minimum stands for -inf.
+    body += "    return t_maximum(score, T_LOWEST);\n}\nfn weight(score: f32, top: f32) -> f32 {\n    return select(t_exp(score - \
+             top), 0.0, score == T_LOWEST && !t_is_nan(score));\n}\n";
+    let v1 = code.load(2, kernel.kv_dtype)?;
+    if implementation == SERIAL {
+        let four = code.load4(2, kernel.kv_dtype)?;
+        let _ = write!(
+            body,
+            "fn v4(base: u32, d: u32, columns: u32) -> vec4<f32> {{\n    if ({} != 0u) {{\n        return {four}(base + d);\n    }}\n    \
+             let last = columns - 1u;\n    return vec4<f32>({v1}(base + d), {v1}(base + min(d + 1u, last)), {v1}(base + min(d + 2u, \
+             last)), {v1}(base + min(d + 3u, last)));\n}}\n",
+            param(aligned_at + 1)
+        );
+    }
+    let mut defines = Defines::default();
+    defines
+        .set("BATCH", param(0))
+        .set("QUERIES", param(1))
+        .set("HEADS", param(3))
+        .set("KV_HEADS", param(4))
+        .set("WIDTH", param(5))
+        .set("V_WIDTH", param(6))
+        .set("QT", tile(kernel))
+        .set("SCORES", tile(kernel) * 64)
+        .set("ALIGNED", format!("{} != 0u", param(aligned_at)))
+        .set("Q1", code.load(0, kernel.dtype)?)
+        .set("Q4", code.load4(0, kernel.dtype)?)
+        .set("K1", code.load(1, kernel.kv_dtype)?)
+        .set("K4", code.load4(1, kernel.kv_dtype)?)
+        .set("V1", v1)
+        .set("STORE", code.store(0, kernel.dtype)?);
+    let template = if implementation == SERIAL { "attention_serial.wgsl" } else { "attention.wgsl" };
+    body += &expand(template, &defines)?;
+    code.body = body;
+    Ok(Shader {
+        label: format!("attention {:?} {} {implementation}", kernel.rows, kernel.kv_dtype),
+        source: code.finish(target, false),
+        entries: smallvec!["main"],
+        inputs,
+        outputs: 1,
+        scratch: false,
+        fault: false,
+        param_words,
+    })
+}

@@ -1,0 +1,116 @@
+//! Rows by index, from plain and quantized sources.
+//!
+//! Uniform block: the step's 9 words, the number of output elements, and last the step's number for the fault word.
+
+use super::{
+    Shader, Target,
+    code::{Access, Code, Rep, fill_words, param, per_word},
+    contract::{STRUCTS, quant_template},
+    expr,
+    preprocess::{Defines, expand},
+    spread,
+};
+use smallvec::{SmallVec, smallvec};
+use tallow_graph::{DType, Error, Result, kernel::GatherKernel};
+
+const WORDS: usize = 9;
+
+/// Whether the dtypes can be gathered.
+pub fn supported(kernel: &GatherKernel) -> bool {
+    let source =
+        if kernel.source.is_quantized() { kernel.output == DType::F32 } else { Rep::of(kernel.source).is_some() };
+    source && Rep::of(kernel.output).is_some() && kernel.ids.is_int() && Rep::of(kernel.ids).is_some()
+}
+
+/// Output elements that an invocation writes.
+fn unit(kernel: &GatherKernel) -> u64 {
+    if kernel.source.is_quantized() {
+        8
+    } else if per_word(kernel.output) > 1 {
+        4
+    } else {
+        1
+    }
+}
+
+fn count(words: &[i64]) -> Option<u64> {
+    let [outer, ids, _, inner, ..] = *words else { return None };
+    [outer, ids, inner].iter().try_fold(1u64, |n, &size| n.checked_mul(u64::try_from(size).ok()?))
+}
+
+/// The uniform block.
+pub fn params(kernel: &GatherKernel, words: &[i64], out: &mut Vec<u32>) -> Result<()> {
+    let words = words.get(..WORDS).ok_or_else(|| Error::op("gather", "the step brings too few words"))?;
+    fill_words("gather", words, out)?;
+    let n = count(words).filter(|&n| n < 0xffff_fff0);
+    out.push(n.ok_or_else(|| Error::op("gather", "2^32 elements or more: gather fewer rows at once"))? as u32);
+    if kernel.source.is_quantized() && !(words[3] as u64).is_multiple_of(kernel.source.block_elements() as u64) {
+        return Err(Error::op(
+            "gather",
+            format!("rows of {} elements are not whole blocks of {}", words[3], kernel.source),
+        ));
+    }
+    // The step's number, which the host knows.
+    out.push(0);
+    Ok(())
+}
+
+/// The grid.
+pub fn grids(kernel: &GatherKernel, words: &[i64], target: &Target) -> SmallVec<[[u32; 3]; 2]> {
+    smallvec![spread(count(words).unwrap_or(0).div_ceil(unit(kernel)).div_ceil(64), target)]
+}
+
+/// The shader.
+pub fn shader(kernel: &GatherKernel, target: &Target) -> Result<Shader> {
+    let param_words = WORDS + 2;
+    let mut code = Code::new(2, 1, param_words);
+    code.fault = true;
+    let quantized = kernel.source.is_quantized();
+    let ids = code.load(1, kernel.ids)?;
+    let at = format!("{} + i * {}", param(7), param(8));
+    let id = match Rep::need(kernel.ids)? {
+        Rep::U64 | Rep::I64 => format!("{ids}({at})"),
+        Rep::I32 => format!("vec2<u32>(bitcast<u32>({ids}({at})), 0u)"),
+        _ => format!("vec2<u32>({ids}({at}), 0u)"),
+    };
+    // A negative 32-bit id is a large u32, so it is past the last row.
+    code.body = format!("fn id_of(i: u32) -> vec2<u32> {{\n    return {id};\n}}\n");
+    let mut defines = Defines::default();
+    defines
+        .set("IDS", param(1))
+        .set("ROWS", param(2))
+        .set("INNER", param(3))
+        .set("OFFSET", param(4))
+        .set("OUTER_STRIDE", param(5))
+        .set("ROW_STRIDE", param(6))
+        .set("COUNT", param(WORDS))
+        .set("STEP", param(WORDS + 1))
+        .set("UNIT", unit(kernel))
+        .set("T", Rep::need(kernel.output)?.wgsl())
+        .flag("QUANTIZED", quantized)
+        .flag("SINGLE", unit(kernel) == 1)
+        .set("STORE4", code.store4(0, kernel.output)?);
+    if quantized {
+        defines.set("P", "q").set("W", code.word(0)?).flag("Q8", false);
+        code.body += STRUCTS;
+        code.body += &expand(quant_template(kernel.source)?, &defines)?;
+    } else {
+        defines.set("LOAD", code.load(0, kernel.source)?);
+        defines.set("CAST", expr::cast("from_", kernel.source, kernel.output)?);
+        if unit(kernel) == 1 {
+            defines.set("STORE", code.store(0, kernel.output)?);
+        }
+    }
+    debug_assert!(code.outputs[0] == Access::Words);
+    code.body += &expand("gather.wgsl", &defines)?;
+    Ok(Shader {
+        label: format!("gather {} {}", kernel.source, kernel.ids),
+        source: code.finish(target, false),
+        entries: smallvec!["main"],
+        inputs: 2,
+        outputs: 1,
+        scratch: false,
+        fault: true,
+        param_words,
+    })
+}

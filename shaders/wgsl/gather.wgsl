@@ -1,0 +1,65 @@
+// Whole rows by index. The generator gives id_of(i) (the word to check, and whether it fits 32 bits), and sizes.
+// An invocation writes ${UNIT} elements of the output, which is contiguous over [outer, ids, inner].
+fn row_of(flat: u32) -> vec2<u32> {
+    // The row's index in the source, and 1 if it is there.
+    let i = flat % ${IDS};
+    let id = id_of(i);
+    return vec2<u32>(id.x, select(0u, 1u, id.y == 0u && id.x < ${ROWS}));
+}
+fn report(index: u32) {
+    let old = atomicCompareExchangeWeak(&fault[0], 0u, 1u);
+    if (old.exchanged) {
+        atomicStore(&fault[1], ${STEP});
+        atomicStore(&fault[2], index);
+    }
+}
+//#if QUANTIZED
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let t = (wid.y * nwg.x + wid.x) * 64u + lid;
+    let units = ${INNER} / 8u;
+    let flat = t / max(units, 1u);
+    if (flat >= ${IDS}) {
+        return;
+    }
+    let e = (t % units) * 8u;
+    let row = row_of(flat);
+    var w = W8(vec4<f32>(0.0), vec4<f32>(0.0));
+    if (row.y == 1u) {
+        let base = ((${OFFSET} + row.x * ${ROW_STRIDE}) / ${INNER}) * row_words_q(${INNER});
+        w = w8_q(base, ${INNER}, e);
+    } else if (e == 0u) {
+        report(row.x);
+    }
+    let at = flat * ${INNER} + e;
+    ${STORE4}(at, w.a.x, w.a.y, w.a.z, w.a.w);
+    ${STORE4}(at + 4u, w.b.x, w.b.y, w.b.z, w.b.w);
+}
+//#else
+fn element(n: u32) -> ${T} {
+    let flat = n / ${INNER};
+    let j = n % ${INNER};
+    let row = row_of(flat);
+    if (row.y == 1u) {
+        let from_ = ${LOAD}(${OFFSET} + (flat / ${IDS}) * ${OUTER_STRIDE} + row.x * ${ROW_STRIDE} + j);
+        return ${CAST};
+    }
+    if (j == 0u) {
+        report(row.x);
+    }
+    return ${T}();
+}
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let n = ((wid.y * nwg.x + wid.x) * 64u + lid) * ${UNIT}u;
+    if (n >= ${COUNT}) {
+        return;
+    }
+//#if SINGLE
+    ${STORE}(n, element(n));
+//#else
+    let last = ${COUNT} - 1u;
+    ${STORE4}(n, element(n), element(min(n + 1u, last)), element(min(n + 2u, last)), element(min(n + 3u, last)));
+//#endif
+}
+//#endif

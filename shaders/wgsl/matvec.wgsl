@@ -1,0 +1,178 @@
+// One right operand of a product with one row or few: part ${p}. A workgroup takes ${COLS} columns; ${S} invocations
+// share a column and walk its k in units of 8 (of 32 with 8-bit activations), each for ${CT} columns at once. Then they
+// meet: in workgroup memory, by subgroup (SUB), or not at all (S = 1: no barriers). The generator gives
+//   left_base(batch), x8(row base, k)            the left operand
+//   right_base${p}(batch, j), w8_${p}(base, K, k)    the right operand
+//   store_part${p}(batch, i, j, acc0, acc1)          the epilogue
+fn part${p}(group: u32, lid: u32) {
+    let n = ${N};
+    let m = ${M_SIZE};
+    let depth = ${K};
+    let tiles = (n + ${COLS}u - 1u) / ${COLS}u;
+    let batch = group / tiles;
+    let tile = group % tiles;
+//#if BY_K
+    // Neighbours along k lie side by side, so neighbours take neighbouring units.
+    let slice = lid % ${S}u;
+    let strip = lid / ${S}u;
+//#else
+    let slice = lid / ${CW}u;
+    let strip = lid % ${CW}u;
+//#endif
+    let col = tile * ${COLS}u + strip * ${CT}u;
+    let left = left_base(batch);
+//#for i M
+    let row_${i} = left + ${i}u * ${LEFT_M};
+//#end
+//#if PROLOGUE
+//#for i M
+    var mean_${i} = 0.0;
+    var scale_${i} = 0.0;
+    if (${i}u < m) {
+//#if LAYER
+        var sum = 0.0;
+        for (var k = ${FIRST}; k < depth; k += ${STRIDE}u) {
+            sum += x1(row_${i}, k);
+        }
+        mean_${i} = all_sum(sum, lid) / f32(depth);
+//#endif
+        var squares = 0.0;
+        for (var k = ${FIRST}; k < depth; k += ${STRIDE}u) {
+            let x = x1(row_${i}, k) - mean_${i};
+            squares += x * x;
+        }
+        scale_${i} = 1.0 / sqrt(all_sum(squares, lid) / f32(depth) + ${EPS});
+    }
+//#end
+//#endif
+//#if NVEC
+    let right = right_base${p}(batch, min(col, (n - 1u) & 0xfffffffcu));
+//#else
+//#for c CT
+    let right_${c} = right_base${p}(batch, min(col + ${c}u, n - 1u));
+//#if PAIR
+    let other_${c} = right_base${p}(batch, min(col + ${c}u, n - 1u) + n);
+//#endif
+//#end
+//#endif
+//#for i M
+//#for c CT
+    var a_${i}_${c} = 0.0;
+//#if PAIR
+    var b_${i}_${c} = 0.0;
+//#endif
+//#end
+//#end
+    for (var k = slice * ${UNIT}u; k < depth; k += ${S}u * ${UNIT}u) {
+//#if Q8
+//#for i M
+        if (${i}u < m) {
+//#if PROLOGUE
+            let x = round8(prepare(x8(row_${i}, k), k, mean_${i}, scale_${i}), prepare(x8(row_${i}, k + 8u), k + 8u, mean_${i}, scale_${i}), prepare(x8(row_${i}, k + 16u), k + 16u, mean_${i}, scale_${i}), prepare(x8(row_${i}, k + 24u), k + 24u, mean_${i}, scale_${i}));
+//#else
+            let x = round8(x8(row_${i}, k), x8(row_${i}, k + 8u), x8(row_${i}, k + 16u), x8(row_${i}, k + 24u));
+//#endif
+//#for c CT
+            a_${i}_${c} += product8(x, wq_${p}(right_${c}, depth, k));
+//#if PAIR
+            b_${i}_${c} += product8(x, wq_${p}(other_${c}, depth, k));
+//#endif
+//#end
+        }
+//#end
+//#else
+//#if NVEC
+        let w = w8x4_${p}(right, k);
+        let w_0 = w.c0;
+        let w_1 = w.c1;
+        let w_2 = w.c2;
+        let w_3 = w.c3;
+//#else
+//#for c CT
+        let w_${c} = w8_${p}(right_${c}, depth, k);
+//#if PAIR
+        let v_${c} = w8_${p}(other_${c}, depth, k);
+//#endif
+//#end
+//#endif
+//#for i M
+        if (${i}u < m) {
+//#if PROLOGUE
+            let x = prepare(x8(row_${i}, k), k, mean_${i}, scale_${i});
+//#else
+            let x = x8(row_${i}, k);
+//#endif
+//#for c CT
+            a_${i}_${c} += dot(x.a, w_${c}.a) + dot(x.b, w_${c}.b);
+//#if PAIR
+            b_${i}_${c} += dot(x.a, v_${c}.a) + dot(x.b, v_${c}.b);
+//#endif
+//#end
+        }
+//#end
+//#endif
+    }
+//#if SERIAL
+//#for i M
+//#for c CT
+    if (${i}u < m && col + ${c}u < n) {
+//#if PAIR
+        store_part${p}(batch, ${i}u, col + ${c}u, a_${i}_${c}, b_${i}_${c});
+//#else
+        store_part${p}(batch, ${i}u, col + ${c}u, a_${i}_${c}, 0.0);
+//#endif
+    }
+//#end
+//#end
+//#else
+//#if SUB
+//#for i M
+//#for c CT
+    let a_sum_${i}_${c} = subgroupAdd(a_${i}_${c});
+//#if PAIR
+    let b_sum_${i}_${c} = subgroupAdd(b_${i}_${c});
+//#endif
+    if (lid == (${i}u * ${CT}u + ${c}u) % ${WG}u && ${i}u < m && col + ${c}u < n) {
+//#if PAIR
+        store_part${p}(batch, ${i}u, col + ${c}u, a_sum_${i}_${c}, b_sum_${i}_${c});
+//#else
+        store_part${p}(batch, ${i}u, col + ${c}u, a_sum_${i}_${c}, 0.0);
+//#endif
+    }
+//#end
+//#end
+//#else
+//#for i M
+//#for c CT
+    red[(${i}u * ${CT}u + ${c}u) * ${WG}u + lid] = a_${i}_${c};
+//#if PAIR
+    red[(${M}u * ${CT}u + ${i}u * ${CT}u + ${c}u) * ${WG}u + lid] = b_${i}_${c};
+//#endif
+//#end
+//#end
+    workgroupBarrier();
+    for (var o = lid; o < m * ${COLS}u; o += ${WG}u) {
+        let i = o / ${COLS}u;
+        let inside = o % ${COLS}u;
+        let at = (i * ${CT}u + inside % ${CT}u) * ${WG}u;
+        var acc0 = 0.0;
+        var acc1 = 0.0;
+        for (var s = 0u; s < ${S}u; s++) {
+//#if BY_K
+            let lane = (inside / ${CT}u) * ${S}u + s;
+//#else
+            let lane = s * ${CW}u + inside / ${CT}u;
+//#endif
+            acc0 += red[at + lane];
+//#if PAIR
+            acc1 += red[${M}u * ${CT}u * ${WG}u + at + lane];
+//#endif
+        }
+        let j = tile * ${COLS}u + inside;
+        if (j < n) {
+            store_part${p}(batch, i, j, acc0, acc1);
+        }
+    }
+//#endif
+//#endif
+}
