@@ -1,6 +1,8 @@
 //! The functions themselves, one element at a time and without branches: `FMA` says whether a fused multiply-add is
 //! one instruction. Polynomials are those of Cephes (Moshier, single precision) unless said otherwise.
 
+#![allow(clippy::excessive_precision, reason = "coefficients keep the digits of their source")]
+
 use crate::multiversion::fma;
 
 /// 1.5 * 2^23: adding it rounds a small f32 to the nearest integer, which then stands in the low bits.

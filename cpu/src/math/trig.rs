@@ -57,7 +57,7 @@ fn cos_body<const FMA: bool>(x: &[f32], out: &mut [f32]) {
 /// Overwrites the results of large arguments (of infinities and NaN too, with NaN).
 fn far(x: &[f32], out: &mut [f32], exact: fn(f64) -> f64) {
     for (out, &x) in out.iter_mut().zip(x) {
-        if !(x.abs() < LARGE) {
+        if x.abs() >= LARGE || x.is_nan() {
             *out = exact(f64::from(x)) as f32;
         }
     }
