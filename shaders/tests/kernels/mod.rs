@@ -1,0 +1,350 @@
+//! A wide set of kernels with words that fit them.
+
+use smallvec::smallvec;
+use tallow_graph::{
+    BinaryOp, CompareOp, DType, Expr, Inst, Kernel, UnaryOp,
+    kernel::{
+        Activations, AttentionKernel, ContractKernel, ContractPart, Distribution, GatherKernel, Layout, MapKernel,
+        MapPart, Operand, Prologue, RandomKernel, RightUnit, RowClass, RowKernel, RowOp,
+    },
+};
+
+pub type Case = (String, Kernel, Vec<i64>);
+
+pub fn operand(input: u8, dtype: DType, layout: Layout) -> Operand {
+    Operand { input: Some(input), dtype, layout }
+}
+
+pub fn expr(code: &[(Inst, DType)]) -> Expr {
+    Expr { code: code.iter().map(|c| c.0).collect(), dtypes: code.iter().map(|c| c.1).collect() }
+}
+
+const COMPUTED: [DType; 13] = [
+    DType::U8,
+    DType::I8,
+    DType::U16,
+    DType::I16,
+    DType::U32,
+    DType::I32,
+    DType::U64,
+    DType::I64,
+    DType::F8E4M3,
+    DType::F8E5M2,
+    DType::BF16,
+    DType::F16,
+    DType::F32,
+];
+
+const UNARY: [UnaryOp; 21] = [
+    UnaryOp::Neg,
+    UnaryOp::Abs,
+    UnaryOp::Sign,
+    UnaryOp::Sqr,
+    UnaryOp::Sqrt,
+    UnaryOp::Rsqrt,
+    UnaryOp::Recip,
+    UnaryOp::Exp,
+    UnaryOp::Log,
+    UnaryOp::Sin,
+    UnaryOp::Cos,
+    UnaryOp::Tanh,
+    UnaryOp::Erf,
+    UnaryOp::Gelu,
+    UnaryOp::GeluErf,
+    UnaryOp::Relu,
+    UnaryOp::Silu,
+    UnaryOp::Sigmoid,
+    UnaryOp::Floor,
+    UnaryOp::Ceil,
+    UnaryOp::Round,
+];
+
+const BINARY: [BinaryOp; 7] =
+    [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div, BinaryOp::Maximum, BinaryOp::Minimum, BinaryOp::Pow];
+
+const COMPARE: [CompareOp; 6] =
+    [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
+
+/// A map of one part over rank `rank`, with words of sizes 8 and any strides.
+fn map(name: String, rank: u8, vector: bool, operands: Vec<Operand>, e: Expr, output: Layout) -> Case {
+    let r = usize::from(rank);
+    let mut words = vec![8; r];
+    words.extend(vec![0; (1 + r) * (1 + operands.len())]);
+    let part = MapPart { rank, vector, operands: operands.into(), expr: e, output };
+    (name, Kernel::Map(MapKernel { parts: smallvec![part] }), words)
+}
+
+fn maps() -> Vec<Case> {
+    let mut all = Vec::new();
+    let one = |dtype, layout| vec![operand(0, dtype, layout)];
+    for dtype in COMPUTED {
+        let n = dtype.name();
+        // All unary operations of a dtype in one chain, so that each is compiled.
+        let mut code = vec![(Inst::Load(0), dtype)];
+        for (i, op) in UNARY.iter().enumerate() {
+            code.push((Inst::Unary(*op, i as u16), dtype));
+        }
+        all.push(map(format!("unary_{n}"), 1, false, one(dtype, Layout::Linear), expr(&code), Layout::Linear));
+        let mut code = vec![(Inst::Load(0), dtype), (Inst::Param(0), dtype)];
+        for (i, op) in BINARY.iter().enumerate() {
+            code.push((Inst::Binary(*op, i as u16 + 1, 0), dtype));
+        }
+        all.push(map(format!("binary_{n}"), 2, true, one(dtype, Layout::Strided), expr(&code), Layout::Linear));
+        let mut code = vec![(Inst::Load(0), dtype), (Inst::Load(1), dtype)];
+        for op in COMPARE {
+            code.push((Inst::Compare(op, 0, 1), DType::U8));
+        }
+        for i in 3..8 {
+            code.push((Inst::Binary(BinaryOp::Add, i - 1, code.len() as u16 - 1), DType::U8));
+        }
+        for vector in [false, true] {
+            let operands = vec![operand(0, dtype, Layout::Linear), operand(1, dtype, Layout::Scalar)];
+            all.push(map(format!("compare_{n}_{vector}"), 1, vector, operands, expr(&code), Layout::Linear));
+        }
+        for to in COMPUTED {
+            let code = [(Inst::Load(0), dtype), (Inst::Cast(0), to)];
+            let vector = to == DType::F32;
+            all.push(map(format!("cast_{n}_{to}"), 1, vector, one(dtype, Layout::Linear), expr(&code), Layout::Linear));
+        }
+        for (vector, output) in
+            [(false, Layout::Linear), (false, Layout::Strided), (true, Layout::Strided), (true, Layout::Linear)]
+        {
+            let code = [(Inst::Load(0), dtype)];
+            let name = format!("copy_{n}_{vector}_{output:?}");
+            all.push(map(name, 3, vector, one(dtype, Layout::Strided), expr(&code), output));
+        }
+        let code = [
+            (Inst::Load(0), DType::U8),
+            (Inst::Load(1), dtype),
+            (Inst::Position(2), dtype),
+            (Inst::Where(0, 1, 2), dtype),
+        ];
+        for vector in [false, true] {
+            let operands = vec![
+                operand(0, DType::U8, Layout::Strided),
+                operand(1, dtype, Layout::Linear),
+                Operand { input: None, dtype, layout: Layout::Strided },
+            ];
+            all.push(map(format!("where_{n}_{vector}"), 8, vector, operands, expr(&code), Layout::Linear));
+        }
+    }
+    all.push(map(
+        "scalar".into(),
+        0,
+        false,
+        one(DType::F32, Layout::Scalar),
+        expr(&[(Inst::Load(0), DType::F32)]),
+        Layout::Linear,
+    ));
+    let part = |input: u8, dtype: DType, vector: bool| MapPart {
+        rank: 1,
+        vector,
+        operands: smallvec![operand(input, dtype, Layout::Linear), operand(2, DType::F32, Layout::Scalar)],
+        expr: expr(&[
+            (Inst::Load(0), dtype),
+            (Inst::Cast(0), DType::F32),
+            (Inst::Load(1), DType::F32),
+            (Inst::Param(3), DType::F32),
+            (Inst::Binary(BinaryOp::Mul, 1, 2), DType::F32),
+            (Inst::Binary(BinaryOp::Add, 4, 3), DType::F32),
+        ]),
+        output: Layout::Linear,
+    };
+    let parts = smallvec![part(0, DType::F16, true), part(1, DType::F32, false), part(1, DType::F32, true)];
+    let words = vec![8, 0, 1, 0, 1, 0, 0].repeat(3);
+    all.push(("parts".into(), Kernel::Map(MapKernel { parts }), words));
+    all
+}
+
+fn rows() -> Vec<Case> {
+    let mut all = Vec::new();
+    let ops = [
+        RowOp::Sum,
+        RowOp::Prod,
+        RowOp::Mean,
+        RowOp::Max,
+        RowOp::Min,
+        RowOp::ArgMax,
+        RowOp::ArgMin,
+        RowOp::RmsNorm,
+        RowOp::LayerNorm,
+        RowOp::Softmax,
+    ];
+    for op in ops {
+        let floats = !op.reduces() || op == RowOp::Mean;
+        for dtype in [DType::F32, DType::F16, DType::BF16, DType::U8, DType::I32, DType::U32, DType::I64, DType::U64] {
+            if floats && !dtype.is_float() {
+                continue;
+            }
+            for (outer, inner) in [(0u8, 1u8), (1, 1), (2, 1), (1, 2), (1, 0)] {
+                if !op.reduces() && inner != 1 {
+                    continue;
+                }
+                let arg = matches!(op, RowOp::ArgMax | RowOp::ArgMin);
+                let accumulator = if arg { DType::U32 } else { dtype };
+                let eps = u16::from(matches!(op, RowOp::RmsNorm | RowOp::LayerNorm));
+                let after = if arg || !dtype.is_float() {
+                    expr(&[(Inst::Acc(0), accumulator)])
+                } else {
+                    expr(&[
+                        (Inst::Acc(0), dtype),
+                        (Inst::Load(1), dtype),
+                        (Inst::Binary(BinaryOp::Mul, 0, 1), dtype),
+                        (Inst::Param(eps), dtype),
+                        (Inst::Binary(BinaryOp::Add, 2, 3), dtype),
+                    ])
+                };
+                let kernel = RowKernel {
+                    op,
+                    outer,
+                    inner,
+                    operands: smallvec![operand(0, dtype, Layout::Strided), operand(1, dtype, Layout::Strided)],
+                    before: expr(&[(Inst::Load(0), dtype), (Inst::Unary(UnaryOp::Sqr, 0), dtype)]),
+                    after,
+                    accumulator,
+                };
+                let rank = usize::from(outer + inner);
+                let mut words = vec![4; rank];
+                words.extend(vec![0; 2 * (1 + rank)]);
+                if rank == 0 {
+                    continue;
+                }
+                all.push((format!("row_{op:?}_{dtype}_{outer}_{inner}"), Kernel::Row(kernel), words));
+            }
+        }
+    }
+    all
+}
+
+pub fn contract_words(batch: usize, m: i64, k: i64, n: i64, parts: usize, prologue: bool, operands: usize) -> Vec<i64> {
+    let mut words = vec![2; batch];
+    words.extend([m, k, 0]);
+    words.extend(vec![m * k; batch]);
+    words.extend([k, 1]);
+    if prologue {
+        words.extend([0, 0]);
+    }
+    for _ in 0..parts {
+        words.extend([n, 0]);
+        words.extend(vec![0; batch]);
+        words.extend([1, k]);
+        for _ in 0..operands {
+            words.push(0);
+            words.extend(vec![m * n; batch]);
+            words.extend([n, 1]);
+        }
+    }
+    words
+}
+
+fn contracts() -> Vec<Case> {
+    let mut all = Vec::new();
+    let mut rights: Vec<(DType, RightUnit)> = DType::QUANTIZED.map(|d| (d, RightUnit::K)).to_vec();
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::F8E4M3] {
+        rights.extend([(dtype, RightUnit::K), (dtype, RightUnit::N)]);
+    }
+    for rows in [RowClass::One, RowClass::Few, RowClass::Many] {
+        for &(dtype, right_unit) in &rights {
+            let quantized = dtype.is_quantized();
+            for (vector, paired, batch, q8, prologue, parts) in [
+                (true, false, 0u8, false, None, 1usize),
+                (false, false, 2, false, None, 1),
+                (true, true, 1, false, None, 1),
+                (true, false, 0, true, None, 1),
+                (true, true, 0, true, Some(RowOp::RmsNorm), 1),
+                (false, false, 1, false, Some(RowOp::LayerNorm), 3),
+                (true, false, 0, false, Some(RowOp::RmsNorm), 2),
+            ] {
+                if (q8 && !quantized) || (prologue.is_some() && rows == RowClass::Many) {
+                    continue;
+                }
+                let left = if right_unit == RightUnit::N { DType::F16 } else { DType::F32 };
+                let output = if vector { DType::F32 } else { DType::F16 };
+                let mut code = vec![(Inst::Acc(0), DType::F32)];
+                if paired {
+                    code.push((Inst::Unary(UnaryOp::Silu, 0), DType::F32));
+                    code.push((Inst::Acc(1), DType::F32));
+                    code.push((Inst::Binary(BinaryOp::Mul, 1, 2), DType::F32));
+                }
+                let result = code.len() as u16 - 1;
+                code.push((Inst::Load(0), DType::F32));
+                code.push((Inst::Binary(BinaryOp::Add, result, result + 1), output));
+                let extra = 1 + parts as u8;
+                let kernel = ContractKernel {
+                    batch,
+                    left: (0, left),
+                    left_rows: batch != 2,
+                    rows,
+                    vector,
+                    prologue: prologue.map(|op| Prologue {
+                        op,
+                        weight: Some((extra + 1, DType::F32)),
+                        bias: (op == RowOp::LayerNorm).then_some((extra + 2, DType::F16)),
+                    }),
+                    activations: if q8 { Activations::Q8 } else { Activations::F32 },
+                    parts: (0..parts)
+                        .map(|p| ContractPart {
+                            right: (1 + p as u8, dtype),
+                            right_unit,
+                            paired,
+                            operands: smallvec![operand(extra, DType::F32, Layout::Linear)],
+                            epilogue: expr(&code),
+                        })
+                        .collect(),
+                };
+                let m = match rows {
+                    RowClass::One => 1,
+                    RowClass::Few => 5,
+                    RowClass::Many => 70,
+                };
+                let words = contract_words(usize::from(batch), m, 512, 10, parts, prologue.is_some(), 1);
+                let name =
+                    format!("matmul_{rows:?}_{dtype}_{right_unit:?}_{vector}_{paired}_{q8}_{}", prologue.is_some());
+                all.push((name, Kernel::Contract(kernel), words));
+            }
+        }
+    }
+    all
+}
+
+fn others() -> Vec<Case> {
+    let mut all = Vec::new();
+    for rows in [RowClass::One, RowClass::Few, RowClass::Many] {
+        for (dtype, kv_dtype) in [(DType::F32, DType::F32), (DType::F32, DType::F16), (DType::BF16, DType::BF16)] {
+            for bits in 0..16 {
+                let on = |bit: u32| bits >> bit & 1 == 1;
+                let kernel = AttentionKernel {
+                    dtype,
+                    kv_dtype,
+                    causal: on(0),
+                    window: on(1),
+                    softcap: on(2),
+                    mask: on(3),
+                    rows,
+                };
+                let mut words = vec![1, 4, 9, 6, 3, 64, 64, 5, 0];
+                words.extend(vec![0; if on(3) { 17 } else { 12 }]);
+                all.push((format!("attention_{rows:?}_{dtype}_{kv_dtype}_{bits}"), Kernel::Attention(kernel), words));
+            }
+        }
+    }
+    for source in COMPUTED.into_iter().chain(DType::QUANTIZED) {
+        for ids in [DType::U32, DType::I64, DType::U8, DType::I32] {
+            let output = if source.is_quantized() { DType::F32 } else { source };
+            let words = vec![1, 3, 10, 512, 0, 0, 512, 0, 1];
+            all.push((format!("gather_{source}_{ids}"), Kernel::Gather(GatherKernel { source, ids, output }), words));
+        }
+    }
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        for distribution in [Distribution::Uniform, Distribution::Normal] {
+            let kernel = Kernel::Random(RandomKernel { distribution, dtype });
+            all.push((format!("random_{distribution:?}_{dtype}"), kernel, vec![100, 1, 2, 3, 4]));
+        }
+    }
+    all
+}
+
+/// All of them.
+pub fn all() -> Vec<Case> {
+    [maps(), rows(), contracts(), others()].concat()
+}

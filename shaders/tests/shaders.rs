@@ -1,0 +1,137 @@
+//! Every kind of kernel, in every implementation and on every tier, as WGSL: through naga's parser, validator and its
+//! SPIR-V, MSL and HLSL writers. With TALLOW_WGSL_DUMP set to a folder, the browsers' variants are written there, each
+//! with a first line of the features that it needs, for Tint to judge.
+
+mod kernels;
+
+use std::{collections::HashSet, fs, path::PathBuf};
+use tallow_wgpu::library::{self, Target};
+
+/// A device at the guaranteed minimum, with the given tiers.
+fn target(naga: bool, subgroups: Option<(u32, u32)>, packed_dot: bool, f16: bool, software: bool) -> Target {
+    Target {
+        f16,
+        subgroups,
+        packed_dot,
+        naga,
+        max_workgroup_invocations: 256,
+        max_workgroup_storage: 16_384,
+        max_storage_buffers: 10,
+        max_dispatch: 65_535,
+        software,
+    }
+}
+
+fn targets(naga: bool) -> Vec<Target> {
+    vec![
+        target(naga, None, false, false, false),
+        target(naga, None, false, false, true),
+        target(naga, Some((32, 32)), true, true, false),
+        target(naga, Some((8, 128)), true, true, false),
+    ]
+}
+
+/// Distinct sources of all kernels, with a name and the target.
+fn sources(naga: bool) -> Vec<(String, String, Target)> {
+    let mut seen = HashSet::new();
+    let mut all = Vec::new();
+    for target in targets(naga) {
+        for (name, kernel, words) in kernels::all() {
+            let implementations = library::implementations(&kernel, &words, &target);
+            assert!(!implementations.is_empty(), "{name}: no implementation");
+            for implementation in implementations {
+                let shader = library::shader(&kernel, implementation.id, &target)
+                    .unwrap_or_else(|error| panic!("{name} {}: {error}", implementation.id));
+                assert!(shader.param_words <= 256, "{name}: {} parameter words", shader.param_words);
+                if seen.insert(shader.source.clone()) {
+                    all.push((format!("{name}_{}", implementation.id), shader.source, target.clone()));
+                }
+            }
+        }
+    }
+    all
+}
+
+fn check(name: &str, source: &str) -> Result<(), String> {
+    use naga::back::{hlsl, msl, spv};
+    let module = naga::front::wgsl::parse_str(source).map_err(|e| e.emit_to_string(source))?;
+    let capabilities = naga::valid::Capabilities::SUBGROUP
+        | naga::valid::Capabilities::SUBGROUP_BARRIER
+        | naga::valid::Capabilities::SHADER_FLOAT16;
+    let info = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), capabilities)
+        .validate(&module)
+        .map_err(|e| e.emit_to_string(source))?;
+    spv::write_vec(&module, &info, &spv::Options { lang_version: (1, 3), ..Default::default() }, None)
+        .map_err(|e| format!("SPIR-V: {e}"))?;
+    let options = msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..Default::default() };
+    msl::write_string(&module, &info, &options, &msl::PipelineOptions::default()).map_err(|e| format!("MSL: {e}"))?;
+    let options =
+        hlsl::Options { shader_model: hlsl::ShaderModel::V6_0, fake_missing_bindings: true, ..Default::default() };
+    let pipeline = hlsl::PipelineOptions::default();
+    let mut text = String::new();
+    hlsl::Writer::new(&mut text, &options, &pipeline).write(&module, &info, None).map_err(|e| format!("HLSL: {e}"))?;
+    assert!(!text.is_empty(), "{name}");
+    Ok(())
+}
+
+#[test]
+fn every_shader_passes_naga() {
+    let all = sources(true);
+    assert!(all.len() > 150, "{} shaders", all.len());
+    let mut failures = Vec::new();
+    for (name, source, _) in &all {
+        if let Err(error) = check(name, source) {
+            failures.push(format!("{name}: {error}"));
+        }
+    }
+    if let Some(folder) = std::env::var_os("TALLOW_WGSL_FAILED") {
+        for (name, source, _) in &all {
+            fs::write(PathBuf::from(&folder).join(format!("{name}.wgsl")), source).unwrap();
+        }
+    }
+    assert!(failures.is_empty(), "{} of {} fail:\n{}", failures.len(), all.len(), failures.join("\n"));
+}
+
+#[test]
+fn browser_variants_are_written_for_tint() {
+    let all = sources(false);
+    for (name, source, _) in &all {
+        // The line must be there where the builtins are, and only there.
+        assert_eq!(source.contains("enable subgroups;"), source.contains("subgroupAdd("), "{name}");
+    }
+    let Some(folder) = std::env::var_os("TALLOW_WGSL_DUMP") else { return };
+    let folder = PathBuf::from(folder);
+    fs::create_dir_all(&folder).unwrap();
+    for (i, (name, source, _)) in all.iter().enumerate() {
+        let mut needs = Vec::new();
+        if source.contains("enable f16;") {
+            needs.push("shader-f16");
+        }
+        if source.contains("enable subgroups;") {
+            needs.push("subgroups");
+        }
+        let text = format!("// requires: {}\n{source}", needs.join(", "));
+        fs::write(folder.join(format!("{i:04}_{name}.wgsl")), text).unwrap();
+    }
+}
+
+#[test]
+fn the_uniform_block_has_its_promised_size() {
+    let target = target(true, Some((32, 32)), true, true, false);
+    for (name, kernel, words) in kernels::all() {
+        let scalars = [tallow_graph::Scalar::F(1.0); 8];
+        let mut block = Vec::new();
+        library::params(&kernel, &words, &scalars, &mut block).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for implementation in library::implementations(&kernel, &words, &target) {
+            let shader = library::shader(&kernel, implementation.id, &target).unwrap();
+            assert_eq!(block.len(), shader.param_words, "{name}");
+            let grids = library::grids(&kernel, implementation.id, &words, &target);
+            assert_eq!(grids.len(), shader.entries.len(), "{name}");
+        }
+        // Words that do not fit are refused, not cut.
+        let mut large = words.clone();
+        large[0] = 1 << 33;
+        assert!(library::params(&kernel, &large, &scalars, &mut Vec::new()).is_err(), "{name}");
+        assert!(library::params(&kernel, &words[..words.len() - 1], &scalars, &mut Vec::new()).is_err(), "{name}");
+    }
+}
