@@ -1,7 +1,7 @@
 //! The engine of a device: what is pending, the lock under which it is planned and submitted, the cached plans, and reading.
 
 use crate::{
-    Backend, BoxFuture, Buffer, DType, Error, HostBytes, Result, Scalar, Shape, View,
+    Backend, BoxFuture, Buffer, DType, Error, HostBytes, MAX_RANK, Result, Scalar, Shape, View,
     locked::{Locked, Token},
     node::{Edge, Edges, Node, Op, State},
     plan::{self, Collected, Data, Plan},
@@ -148,7 +148,7 @@ impl Engine {
         self.backend.trim();
     }
 
-    /// A node that computes `op`. The caller has checked shapes and dtypes.
+    /// A node that computes `op`. The caller has checked shapes and dtypes; that no rank exceeds [`MAX_RANK`] is checked here.
     pub(crate) fn node(
         self: &Arc<Self>,
         op: Op,
@@ -156,7 +156,11 @@ impl Engine {
         shape: Shape,
         edges: Edges,
         scalars: SmallVec<[Scalar; 2]>,
-    ) -> Arc<Node> {
+    ) -> Result<Arc<Node>> {
+        let rank = edges.iter().map(|e| e.view.shape.rank()).fold(shape.rank(), usize::max);
+        if rank > MAX_RANK {
+            return Err(Error::op(op.name(), format!("{rank} axes are more than a tensor may have, {MAX_RANK}")));
+        }
         let node = Arc::new(Node {
             engine: self.clone(),
             op,
@@ -175,7 +179,7 @@ impl Engine {
             // An error here comes up again when the value is read.
             let _ = self.flush();
         }
-        node
+        Ok(node)
     }
 
     /// A node whose value is there.

@@ -70,16 +70,16 @@ pub fn attention(q: Edge, k: Edge, v: Edge, mask: Option<Edge>, options: Attenti
     let scalars = smallvec![Scalar::F(options.scale), Scalar::F(options.softcap.unwrap_or(0.0)), Scalar::U(window)];
     let mut edges: crate::Edges = smallvec![q, k, v];
     edges.extend(mask);
-    Ok(engine.node(op, dtype, Shape::new(&[b, tq, h, vd]), edges, scalars))
+    engine.node(op, dtype, Shape::new(&[b, tq, h, vd]), edges, scalars)
 }
 
-/// From primitives, with a score matrix, in f32.
+/// From primitives, with a score matrix, in f32 (f64 for F64).
 fn decomposed(q: Edge, k: Edge, v: Edge, mask: Option<Edge>, options: Attention) -> Result<Arc<Node>> {
     let engine = q.node.engine.clone();
     let dtype = q.node.dtype;
-    let wide = |e: Edge| -> Result<Edge> {
-        if matches!(e.node.dtype, DType::F32) { Ok(e) } else { Ok(Edge::from(&super::cast(e, DType::F32)?)) }
-    };
+    let work = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let wide =
+        |e: Edge| -> Result<Edge> { if e.node.dtype == work { Ok(e) } else { Ok(Edge::from(&super::cast(e, work)?)) } };
     let (q, k, v) = (wide(q)?, wide(k)?, wide(v)?);
     let (b, tq, h) = (q.view.shape[0], q.view.shape[1], q.view.shape[2]);
     let (tk, kvh) = (k.view.shape[1], k.view.shape[2]);
@@ -114,18 +114,18 @@ fn decomposed(q: Edge, k: Edge, v: Edge, mask: Option<Edge>, options: Attention)
         let shape = Shape::new(&[b, kvh, group, tq, tk]);
         let view =
             mask.view.reshape(&shape).ok_or_else(|| Error::op("attention", "the mask's heads cannot be grouped"))?;
-        scores = Edge::from(&binary(BinaryOp::Add, scores, Edge { node: mask.node, view })?);
+        scores = Edge::from(&binary(BinaryOp::Add, scores, wide(Edge { node: mask.node, view })?)?);
     }
     let mut probabilities = None;
     if options.causal || options.window.is_some() {
         // key s is visible to query t: s <= t + position, and s > t + position - window
         let position = tk as i64 - tq as i64;
-        let query = super::arange(&engine, tq, DType::F32, Scalar::F(position as f64), Scalar::F(1.0))?;
-        let key = super::arange(&engine, tk, DType::F32, Scalar::F(0.0), Scalar::F(1.0))?;
+        let query = super::arange(&engine, tq, work, Scalar::F(position as f64), Scalar::F(1.0))?;
+        let key = super::arange(&engine, tk, work, Scalar::F(0.0), Scalar::F(1.0))?;
         let query = Edge { view: crate::View::contiguous(query.shape.clone()).unsqueeze(1), node: query };
         let key = Edge::from(&key);
-        let hidden = super::full(&engine, Shape::new(&[1]), DType::F32, Scalar::F(-1e30))?;
-        let zero = super::full(&engine, Shape::new(&[1]), DType::F32, Scalar::F(0.0))?;
+        let hidden = super::full(&engine, Shape::new(&[1]), work, Scalar::F(-1e30))?;
+        let zero = super::full(&engine, Shape::new(&[1]), work, Scalar::F(0.0))?;
         let mut rules = Vec::new();
         if options.causal {
             rules.push(super::compare(CompareOp::Le, key.clone(), query.clone())?);
@@ -155,9 +155,5 @@ fn decomposed(q: Edge, k: Edge, v: Edge, mask: Option<Edge>, options: Attention)
     let turned = Edge { view: edge.view.permute(&[0, 3, 1, 2, 4]), node: edge.node };
     let dense = super::copy(turned)?;
     let view = crate::View::contiguous(Shape::new(&[b, tq, h, vd]));
-    if dtype == DType::F32 {
-        super::copy(Edge { node: dense, view })
-    } else {
-        super::cast(Edge { node: dense, view }, dtype)
-    }
+    if dtype == work { super::copy(Edge { node: dense, view }) } else { super::cast(Edge { node: dense, view }, dtype) }
 }

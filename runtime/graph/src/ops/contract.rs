@@ -24,6 +24,10 @@ pub fn linear(x: Edge, weight: Edge, activations: Activations) -> Result<Arc<Nod
             format!("takes x [..., k] and a weight [n, k], not {:?} and {:?}", x.view.shape, weight.view.shape);
         return Err(Error::op("linear", message));
     }
+    if weight.node.dtype.is_quantized() && !super::whole_rows(&weight) {
+        let message = format!("a packed weight is used by whole rows, not as {:?}", weight.view);
+        return Err(Error::op("linear", message));
+    }
     if weight.node.dtype.is_quantized() && x.node.dtype != DType::F32 {
         return Err(Error::op("linear", format!("a packed weight multiplies F32, not {}", x.node.dtype)));
     }
@@ -66,5 +70,5 @@ fn contract(a: Edge, b: Edge, dtype: DType, activations: Activations) -> Result<
     let left = a.view.broadcast_to(&with([m, k])).ok_or_else(|| fail("the leading axes do not broadcast"))?;
     let right = b.view.broadcast_to(&with([k, n])).ok_or_else(|| fail("the leading axes do not broadcast"))?;
     let edges = smallvec![Edge { node: a.node, view: left }, Edge { node: b.node, view: right }];
-    Ok(engine.node(Op::Contract { activations }, dtype, with([m, n]), edges, SmallVec::new()))
+    engine.node(Op::Contract { activations }, dtype, with([m, n]), edges, SmallVec::new())
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 /// `value` everywhere.
 pub fn full(engine: &Arc<Engine>, shape: Shape, dtype: DType, value: Scalar) -> Result<Arc<Node>> {
     engine.backend().check_dtype(dtype)?;
-    Ok(engine.node(Op::Fill, dtype, shape, SmallVec::new(), smallvec![value]))
+    engine.node(Op::Fill, dtype, shape, SmallVec::new(), smallvec![value])
 }
 
 /// `start + step * i` for i in 0..n.
 pub fn arange(engine: &Arc<Engine>, n: usize, dtype: DType, start: Scalar, step: Scalar) -> Result<Arc<Node>> {
     engine.backend().check_dtype(dtype)?;
-    Ok(engine.node(Op::Iota, dtype, Shape::new(&[n]), SmallVec::new(), smallvec![start, step]))
+    engine.node(Op::Iota, dtype, Shape::new(&[n]), SmallVec::new(), smallvec![start, step])
 }
 
 /// Random numbers of a floating-point dtype. `key` and `counter` name the place in the stream: equal places give equal
@@ -33,7 +33,7 @@ pub fn random(
     }
     let words = [key & 0xffff_ffff, key >> 32, counter & 0xffff_ffff, counter >> 32];
     let scalars = params.into_iter().map(Scalar::F).chain(words.into_iter().map(Scalar::U)).collect();
-    Ok(engine.node(Op::Random(distribution), dtype, shape, SmallVec::new(), scalars))
+    engine.node(Op::Random(distribution), dtype, shape, SmallVec::new(), scalars)
 }
 
 /// The whole value of a node of another engine.
@@ -42,5 +42,5 @@ pub fn transfer(engine: &Arc<Engine>, source: &Arc<Node>) -> Result<Arc<Node>> {
         return Err(Error::op("to_device", "packed weights are loaded per device: use QTensor::to_device"));
     }
     engine.backend().check_dtype(source.dtype)?;
-    Ok(engine.node(Op::Transfer, source.dtype, source.shape.clone(), smallvec![Edge::from(source)], SmallVec::new()))
+    engine.node(Op::Transfer, source.dtype, source.shape.clone(), smallvec![Edge::from(source)], SmallVec::new())
 }

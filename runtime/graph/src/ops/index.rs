@@ -21,7 +21,7 @@ pub fn gather(source: Edge, ids: Edge, axis: usize) -> Result<Arc<Node>> {
     let inner: usize = shape[axis + 1..].iter().product();
     let three = Shape::new(&[outer, shape[axis], inner]);
     let packed = source.node.dtype.is_quantized();
-    if packed && (axis != 0 || shape.rank() != 2) {
+    if packed && (axis != 0 || !super::whole_rows(&source)) {
         return Err(Error::op("index_select", format!("a packed weight gives whole rows: axis 0 of {shape:?}")));
     }
     let source = match source.view.reshape(&three) {
@@ -30,7 +30,7 @@ pub fn gather(source: Edge, ids: Edge, axis: usize) -> Result<Arc<Node>> {
     };
     let dtype = if packed { DType::F32 } else { source.node.dtype };
     let out = Shape::new(&[outer, ids.view.shape[0], inner]);
-    Ok(engine.node(Op::Gather, dtype, out, smallvec![source, ids], SmallVec::new()))
+    engine.node(Op::Gather, dtype, out, smallvec![source, ids], SmallVec::new())
 }
 
 /// A new version of `base` in which the window `window` (a view of `base`'s whole value that covers each element at most
@@ -47,5 +47,5 @@ pub fn write(base: &Arc<Node>, window: View, value: Edge) -> Result<Arc<Node>> {
     let value = Edge { node: value.node, view };
     let engine = same_engine("slice_set", &[&base, &value])?.clone();
     let (dtype, shape) = (base.node.dtype, base.node.shape.clone());
-    Ok(engine.node(Op::Write, dtype, shape, smallvec![base, value], SmallVec::new()))
+    engine.node(Op::Write, dtype, shape, smallvec![base, value], SmallVec::new())
 }

@@ -28,10 +28,10 @@ pub fn unary(op: UnaryOp, x: Edge) -> Result<Arc<Node>> {
             format!("{op:?} needs a floating-point dtype, not {dtype}: convert with to_dtype"),
         ));
     }
-    Ok(map(MapOp::Unary(op), dtype, smallvec![x], SmallVec::new()))
+    map(MapOp::Unary(op), dtype, smallvec![x], SmallVec::new())
 }
 
-fn map(op: MapOp, dtype: DType, edges: crate::Edges, scalars: SmallVec<[Scalar; 2]>) -> Arc<Node> {
+fn map(op: MapOp, dtype: DType, edges: crate::Edges, scalars: SmallVec<[Scalar; 2]>) -> Result<Arc<Node>> {
     let engine = edges[0].node.engine.clone();
     let shape = edges[0].view.shape.clone();
     engine.node(Op::Map(op), dtype, shape, edges, scalars)
@@ -64,27 +64,27 @@ fn stretch(op: &'static str, edge: Edge, shape: &Shape) -> Result<Edge> {
 pub fn binary(op: BinaryOp, a: Edge, b: Edge) -> Result<Arc<Node>> {
     let (a, b) = broadcast(name_of(op), a, b)?;
     let dtype = a.node.dtype;
-    Ok(map(MapOp::Binary(op), dtype, smallvec![a, b], SmallVec::new()))
+    map(MapOp::Binary(op), dtype, smallvec![a, b], SmallVec::new())
 }
 
 /// f(x, scalar), in x's dtype.
 pub fn binary_scalar(op: BinaryOp, x: Edge, scalar: Scalar) -> Result<Arc<Node>> {
     refuse_packed(name_of(op), &[&x])?;
     let dtype = x.node.dtype;
-    Ok(map(MapOp::BinaryScalar(op), dtype, smallvec![x], smallvec![scalar]))
+    map(MapOp::BinaryScalar(op), dtype, smallvec![x], smallvec![scalar])
 }
 
 /// x * factor + term, in x's dtype.
 pub fn affine(x: Edge, factor: Scalar, term: Scalar) -> Result<Arc<Node>> {
     refuse_packed("affine", &[&x])?;
     let dtype = x.node.dtype;
-    Ok(map(MapOp::Affine, dtype, smallvec![x], smallvec![factor, term]))
+    map(MapOp::Affine, dtype, smallvec![x], smallvec![factor, term])
 }
 
 /// a < b and its kind: U8, 0 or 1.
 pub fn compare(op: CompareOp, a: Edge, b: Edge) -> Result<Arc<Node>> {
     let (a, b) = broadcast("cmp", a, b)?;
-    Ok(map(MapOp::Compare(op), DType::U8, smallvec![a, b], SmallVec::new()))
+    map(MapOp::Compare(op), DType::U8, smallvec![a, b], SmallVec::new())
 }
 
 /// Elements of `then` where `condition` (an integer dtype) is not zero, of `otherwise` elsewhere.
@@ -105,7 +105,7 @@ pub fn where_cond(condition: Edge, then: Edge, otherwise: Edge) -> Result<Arc<No
         stretch("where_cond", then, &shape)?,
         stretch("where_cond", otherwise, &shape)?
     ];
-    Ok(map(MapOp::Where, dtype, edges, SmallVec::new()))
+    map(MapOp::Where, dtype, edges, SmallVec::new())
 }
 
 /// x in another dtype. A packed weight becomes plain by its rows' gather; see [`super::gather`].
@@ -115,12 +115,12 @@ pub fn cast(x: Edge, dtype: DType) -> Result<Arc<Node>> {
         return Err(Error::op("to_dtype", format!("{dtype} is a packed type: quantize with QTensor")));
     }
     x.node.engine.backend().check_dtype(dtype)?;
-    Ok(map(MapOp::Cast, dtype, smallvec![x], SmallVec::new()))
+    map(MapOp::Cast, dtype, smallvec![x], SmallVec::new())
 }
 
 /// x, contiguous in memory of its own.
 pub fn copy(x: Edge) -> Result<Arc<Node>> {
     refuse_packed("contiguous", &[&x])?;
     let dtype = x.node.dtype;
-    Ok(map(MapOp::Copy, dtype, smallvec![x], SmallVec::new()))
+    map(MapOp::Copy, dtype, smallvec![x], SmallVec::new())
 }

@@ -47,3 +47,12 @@ fn refuse_packed(op: &'static str, edges: &[&Edge]) -> Result<()> {
         )),
     }
 }
+
+/// Whether a view of a packed weight [rows, cols] shows whole rows, in order: all that kernels can address in blocks.
+fn whole_rows(edge: &Edge) -> bool {
+    let cols = edge.node.shape.last().copied().unwrap_or(0);
+    edge.view.shape.rank() == 2
+        && edge.view.shape[1] == cols
+        && edge.view.is_dense()
+        && edge.view.offset.is_multiple_of(cols.max(1))
+}

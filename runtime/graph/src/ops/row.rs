@@ -29,7 +29,7 @@ pub fn reduce(op: RowOp, x: Edge, axes: u8) -> Result<Arc<Node>> {
     let view = x.view.permute(&order);
     let engine = x.node.engine.clone();
     let edge = Edge { node: x.node, view };
-    Ok(engine.node(Op::Row { op, inner: inner as u8 }, dtype, shape, smallvec![edge], SmallVec::new()))
+    engine.node(Op::Row { op, inner: inner as u8 }, dtype, shape, smallvec![edge], SmallVec::new())
 }
 
 fn norm(op: RowOp, name: &'static str, x: Edge, eps: f64) -> Result<Arc<Node>> {
@@ -47,7 +47,7 @@ fn norm(op: RowOp, name: &'static str, x: Edge, eps: f64) -> Result<Arc<Node>> {
         return decomposed(op, x, eps);
     }
     let shape = x.view.shape.clone();
-    Ok(engine.node(node_op, dtype, shape, smallvec![x], smallvec![Scalar::F(eps)]))
+    engine.node(node_op, dtype, shape, smallvec![x], smallvec![Scalar::F(eps)])
 }
 
 /// x / sqrt(mean(x^2) + eps) along the last axis (Zhang and Sennrich, 2019), without a weight.

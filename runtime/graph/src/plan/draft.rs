@@ -5,7 +5,10 @@
 //!
 //! Nodes are visited once, operands first; every node gets a [`Role`].
 
-use super::collect::{Collected, Target};
+use super::{
+    collect::{Collected, Target},
+    recipe::is_one_row,
+};
 use crate::{
     MapOp, View,
     kernel::RowOp,
@@ -67,6 +70,8 @@ pub(crate) enum Refusal {
     Group(u32),
     /// (head) without an epilogue.
     Epilogue(u32),
+    /// (reduction or norm) without a map in its operand.
+    Operand(u32),
     /// (write) by a copy, because of a cycle through a reader of the old version.
     InPlace(u32),
 }
@@ -207,7 +212,7 @@ impl<'a> Drafter<'a> {
         users.iter().all(|&(user, e)| {
             let takes = match self.node(user).op {
                 Op::Map(_) => true,
-                Op::Row { .. } => e == 0,
+                Op::Row { .. } => !self.rules.refused.contains(&Refusal::Operand(user)),
                 Op::Write => e == 1,
                 _ => false,
             };
@@ -305,9 +310,9 @@ impl<'a> Drafter<'a> {
         if elements == self.node(tail).shape.elem_count() {
             let all_whole =
                 mine.iter().all(|l| self.hops_are_whole(&l.path) && self.view(&l.path).is_some_and(|v| whole(&v)));
-            // The other operands must be affine over the head's axes too.
-            let space = &self.node(draft.head).shape;
-            let fit = loads.iter().all(|l| self.view(&l.path).is_some_and(|v| v.reshape(space).is_some()));
+            // The other operands must be affine over the step's axes too.
+            let space = self.space(&draft);
+            let fit = loads.iter().all(|l| self.view(&l.path).is_some_and(|v| v.reshape(&space).is_some()));
             if all_whole && fit {
                 return Some(self.grow(s, n, size));
             }
@@ -316,6 +321,15 @@ impl<'a> Drafter<'a> {
             return Some(self.grow(s, n, size));
         }
         None
+    }
+
+    /// The axes over which a step's epilogue runs.
+    fn space(&self, draft: &Draft) -> crate::Shape {
+        let shape = &self.node(draft.head).shape;
+        match shape.split_last() {
+            Some((&columns, rows)) if draft.paired => rows.iter().copied().chain([columns / 2]).collect(),
+            _ => shape.clone(),
+        }
     }
 
     fn grow(&mut self, s: u32, n: u32, size: u32) -> Role {
@@ -405,6 +419,7 @@ impl<'a> Drafter<'a> {
                     let view = &self.c.edge(self.token, user, 0).view;
                     view.is_whole(self.node(draft.tail).shape.elem_count())
                         && view.shape.last() == self.node(draft.tail).shape.last()
+                        && self.c.edge(self.token, draft.head, 0).view.reshape(&view.shape).is_some()
                 })
                 .collect();
             if readers.is_empty() || readers.len() != users.len() || readers.len() > 3 {
@@ -450,7 +465,7 @@ pub(crate) fn norm_weights(
     while at != draft.head {
         let edges = c.edges(token, at);
         let inner = edges.iter().position(|e| match c.target(e) {
-            Target::Node(t) => matches!(roles[t as usize], Role::Inside(_)) && (t == draft.head || t > draft.head),
+            Target::Node(t) => matches!(roles[t as usize], Role::Inside(_)) && t >= draft.head,
             Target::Leaf(_) => false,
         })?;
         let other = edges.get(1 - inner.min(1))?;
@@ -459,8 +474,7 @@ pub(crate) fn norm_weights(
         {
             return None;
         }
-        let (row, rest) = other.view.strides.split_last()?;
-        if *row != 1 || rest.iter().zip(other.view.shape.iter()).any(|(&s, &d)| s != 0 && d != 1) {
+        if !is_one_row(&other.view) {
             return None;
         }
         let path = Path::default().then(at, 1 - inner as u8);

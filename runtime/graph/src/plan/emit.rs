@@ -59,15 +59,30 @@ pub(crate) struct Learned {
 }
 
 pub(crate) struct Emitter<'a> {
-    pub c: &'a Collected,
-    pub token: &'a Token,
-    pub drafts: &'a Drafts,
-    pub learned: &'a Learned,
-    pub fuse: bool,
-    pub steps: Vec<Emitted>,
+    c: &'a Collected,
+    token: &'a Token,
+    drafts: &'a Drafts,
+    learned: &'a Learned,
+    fuse: bool,
+    steps: Vec<Emitted>,
+    /// Values whose buffer a write has taken already.
+    taken: FxHashSet<Value>,
+    /// Leaves that a later plan reads again, to compute what this one fuses away although somebody holds it.
+    pinned: FxHashSet<u32>,
 }
 
-impl Emitter<'_> {
+impl<'a> Emitter<'a> {
+    pub(crate) fn new(
+        c: &'a Collected,
+        token: &'a Token,
+        drafts: &'a Drafts,
+        learned: &'a Learned,
+        fuse: bool,
+    ) -> Self {
+        let pinned = pinned(c, token, &drafts.roles);
+        Self { c, token, drafts, learned, fuse, steps: Vec::new(), taken: FxHashSet::default(), pinned }
+    }
+
     pub(crate) fn run(mut self) -> Vec<Emitted> {
         let mut grouped: FxHashSet<u32> = FxHashSet::default();
         for s in 0..self.drafts.steps.len() as u32 {
@@ -116,45 +131,53 @@ impl Emitter<'_> {
         let n = draft.head;
         let base = self.c.edge(self.token, n, 0);
         let target = self.c.target(base);
-        let free = match target {
-            Target::Leaf(l) => self.c.leaf_free[l as usize],
-            Target::Node(t) => {
-                let wanted = self.c.wanted[t as usize];
-                !wanted.keep && !wanted.store
-            }
-        };
+        let old = value(target);
         let dtype = base.node.dtype;
-        let takes = if free && !self.learned.refused.contains(&Refusal::InPlace(n)) {
-            value(target)
-        } else {
-            let mut expr = Expr::default();
-            expr.push(Inst::Load(0), compute(dtype));
-            if compute(dtype) != dtype {
-                expr.push(Inst::Cast(0), dtype);
-            }
-            // The whole old version, not only the window that edge 0 shows.
-            let read = Reads { input: Some(0), dtype, path: Path::default(), copied: true };
-            let part = MapRecipe { space: Space::Node(n), operands: vec![read], expr, into: None };
-            self.steps.push(Emitted {
-                recipe: Recipe::Map { parts: vec![part] },
-                inputs: smallvec::smallvec![value(target)],
-                outputs: smallvec::smallvec![Value::Base(n).into()],
-                params: Vec::new(),
-                tail: n,
-                head: n,
-            });
-            Value::Base(n)
-        };
         let mut tables = Tables::default();
         let expr = self.express(None, None, DType::F32).edge(n, 1, Some(dtype), &mut tables);
         let mut inputs = SmallVec::new();
         let operands = reads(&tables.operands, &mut inputs);
+        let free = match target {
+            Target::Leaf(l) => self.c.leaf_free[l as usize] && !self.pinned.contains(&l),
+            Target::Node(t) => !self.c.wanted[t as usize].keep,
+        };
+        // No step reads the buffer that it writes, and of several new versions one takes the old one's place.
+        let in_place = free
+            && !inputs.contains(&old)
+            && !self.learned.refused.contains(&Refusal::InPlace(n))
+            && self.taken.insert(old);
+        let takes = if in_place {
+            old
+        } else {
+            // The whole old version, not only the window that edge 0 shows.
+            let read = Reads { input: Some(0), dtype, path: Path::default(), copied: true };
+            self.copy(n, Space::Node(n), read, old, Value::Base(n));
+            Value::Base(n)
+        };
         let into = Some(Path::default().then(n, 0));
         let part = MapRecipe { space: Space::Edge(n, 0), operands, expr, into };
         self.push(draft, Recipe::Map { parts: vec![part] }, inputs, tables.params);
         if let Some(out) = self.steps.last_mut().and_then(|step| step.outputs.first_mut()) {
             out.takes = Some(takes);
         }
+    }
+
+    /// A step that stores `source`, as `read` shows it, contiguously as `copy`.
+    fn copy(&mut self, n: u32, space: Space, read: Reads, source: Value, copy: Value) {
+        let mut expr = Expr::default();
+        expr.push(Inst::Load(0), compute(read.dtype));
+        if compute(read.dtype) != read.dtype {
+            expr.push(Inst::Cast(0), read.dtype);
+        }
+        let part = MapRecipe { space, operands: vec![read], expr, into: None };
+        self.steps.push(Emitted {
+            recipe: Recipe::Map { parts: vec![part] },
+            inputs: smallvec::smallvec![source],
+            outputs: smallvec::smallvec![copy.into()],
+            params: Vec::new(),
+            tail: n,
+            head: n,
+        });
     }
 
     fn row(&mut self, draft: &Draft, op: RowOp) {
@@ -339,23 +362,33 @@ impl Emitter<'_> {
             return Reads { input: Some(number(source, inputs)), dtype, path, copied: false };
         }
         let copy = Value::Copy(n, e);
-        let mut expr = Expr::default();
-        expr.push(Inst::Load(0), compute(dtype));
-        if compute(dtype) != dtype {
-            expr.push(Inst::Cast(0), dtype);
-        }
         let read = Reads { input: Some(0), dtype, path: path.clone(), copied: false };
-        let part = MapRecipe { space: Space::Edge(n, e), operands: vec![read], expr, into: None };
-        self.steps.push(Emitted {
-            recipe: Recipe::Map { parts: vec![part] },
-            inputs: smallvec::smallvec![source],
-            outputs: smallvec::smallvec![copy.into()],
-            params: Vec::new(),
-            tail: n,
-            head: n,
-        });
+        self.copy(n, Space::Edge(n, e), read, source, copy);
         Reads { input: Some(number(copy, inputs)), dtype, path, copied: true }
     }
+}
+
+/// Leaves that are needed to compute again, later, what somebody holds but this plan does not keep.
+fn pinned(c: &Collected, token: &Token, roles: &[Role]) -> FxHashSet<u32> {
+    let kept = |n: u32| c.wanted[n as usize].keep && matches!(roles[n as usize], Role::Tail(_));
+    let mut stack: Vec<u32> = (0..c.nodes.len() as u32).filter(|&n| c.wanted[n as usize].keep && !kept(n)).collect();
+    let mut seen = vec![false; c.nodes.len()];
+    let mut pinned = FxHashSet::default();
+    while let Some(n) = stack.pop() {
+        if std::mem::replace(&mut seen[n as usize], true) {
+            continue;
+        }
+        for edge in c.edges(token, n) {
+            match c.target(edge) {
+                Target::Leaf(l) => {
+                    pinned.insert(l);
+                }
+                Target::Node(t) if !kept(t) => stack.push(t),
+                Target::Node(_) => {}
+            }
+        }
+    }
+    pinned
 }
 
 fn value(target: Target) -> Value {

@@ -134,33 +134,30 @@ pub(crate) fn plan(c: &Collected, token: &Token, backend: &dyn Backend, fuse: bo
     for _ in 0..4 * c.nodes.len() + 16 {
         let rules = Rules { fuse, max_bindings: info.max_bindings, refused: &learned.refused };
         let drafts = Drafter::new(c, token, &rules).run();
-        let emitter = Emitter { c, token, drafts: &drafts, learned: &learned, fuse, steps: Vec::new() };
-        let mut steps = emitter.run();
-        let after = match order::sort(&mut steps) {
+        let mut steps = Emitter::new(c, token, &drafts, &learned, fuse).run();
+        let mut after = match order::sort(&mut steps) {
             Ok(after) => after,
-            Err(write) => {
-                learned.refused.insert(Refusal::InPlace(write));
+            Err(refusal) => {
+                learned.learn([Lesson::Refuse(refusal)])?;
                 continue;
             }
         };
-        let mut after = if fuse {
+        if fuse {
             order::merge_maps(&mut steps, &after, info.max_bindings, info.max_words);
-            match order::sort(&mut steps) {
+            after = match order::sort(&mut steps) {
                 Ok(after) => after,
-                Err(write) => {
-                    learned.refused.insert(Refusal::InPlace(write));
+                Err(refusal) => {
+                    learned.learn([Lesson::Refuse(refusal)])?;
                     continue;
                 }
-            }
-        } else {
-            after
-        };
+            };
+        }
         match compile(c, token, backend, &steps)? {
             Ok(kernels) => {
                 let layout = memory::assign(c, token, &steps, &mut after);
                 return finish(c, backend, steps, &after, layout, kernels, &drafts);
             }
-            Err(refusal) => learned.learn(refusal)?,
+            Err(lessons) => learned.learn(lessons)?,
         }
     }
     Err(Error::msg("planning did not come to an end; this is a bug in Tallow, please report the model or program"))
@@ -173,12 +170,20 @@ enum Lesson {
 }
 
 impl Learned {
-    fn learn(&mut self, lesson: Lesson) -> Result<()> {
-        let new = match lesson {
-            Lesson::Refuse(refusal) => self.refused.insert(refusal),
-            Lesson::Copy(n, e) => self.copies.insert((n, e)),
-        };
-        if new { Ok(()) } else { Err(Error::msg("an operand's layout fits no kernel; this is a bug in Tallow")) }
+    /// Takes lessons in; an error if there is nothing new among them, since the next attempt would then end as this one.
+    fn learn(&mut self, lessons: impl IntoIterator<Item = Lesson>) -> Result<()> {
+        let mut new = false;
+        for lesson in lessons {
+            new |= match lesson {
+                Lesson::Refuse(refusal) => self.refused.insert(refusal),
+                Lesson::Copy(n, e) => self.copies.insert((n, e)),
+            };
+        }
+        if new {
+            Ok(())
+        } else {
+            Err(Error::msg("operations fit no plan; this is a bug in Tallow, please report them"))
+        }
     }
 }
 
@@ -189,69 +194,76 @@ struct Compiled {
     scratch: u64,
 }
 
-/// Kernels and implementations of all steps, or the first thing that stands in the way.
+/// Kernels and implementations of all steps, or whatever stands in the way.
 fn compile(
     c: &Collected,
     token: &Token,
     backend: &dyn Backend,
     steps: &[emit::Emitted],
-) -> Result<Result<Vec<Compiled>, Lesson>> {
+) -> Result<Result<Vec<Compiled>, Vec<Lesson>>> {
     let mut compiled = Vec::with_capacity(steps.len());
+    let mut lessons = Vec::new();
     let mut words = Vec::new();
     for step in steps {
+        if step.inputs.len() + step.outputs.len() > backend.info().max_bindings {
+            lessons.push(refusal(step).ok_or_else(|| unable(c, backend, step, "so many operands"))?);
+            continue;
+        }
         words.clear();
         let norm = matches!(&step.recipe, Recipe::Contract { prologue: Some(_), .. });
         let class = match step.recipe.words(c, token, &mut words) {
             Ok(class) => class,
-            Err(Misfit::Copy(..)) if norm => return Ok(Err(Lesson::Refuse(Refusal::Norm(step.head)))),
-            Err(Misfit::Copy(n, e)) => return Ok(Err(Lesson::Copy(n, e))),
-            Err(Misfit::Epilogue(n)) => return Ok(Err(Lesson::Refuse(Refusal::Epilogue(n)))),
-            Err(Misfit::View) => {
-                return Err(Error::op(c.nodes[step.head as usize].op.name(), "an operand's view fits no kernel"));
+            Err(misfit) => {
+                lessons.push(match misfit {
+                    // The norm's own operand cannot be copied here; alone, the norm takes any layout.
+                    Misfit::Copy(_, 0) if norm => Lesson::Refuse(Refusal::Norm(step.head)),
+                    Misfit::Copy(n, e) => Lesson::Copy(n, e),
+                    Misfit::Epilogue(n) => Lesson::Refuse(Refusal::Epilogue(n)),
+                    Misfit::View => return Err(unable(c, backend, step, "this view")),
+                });
+                continue;
             }
         };
         let kernel = step.recipe.kernel(&class, c);
-        let mut choices = backend.lower(&kernel, &words);
-        choices.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-        match choices.into_iter().next() {
+        let choices = backend.lower(&kernel, &words);
+        match choices.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost)) {
             Some(choice) => compiled.push(Compiled {
                 kernel: Arc::new(kernel),
                 class,
                 implementation: choice.id,
                 scratch: choice.scratch,
             }),
-            None => return refusal(c, backend, step, &kernel).map(Err),
+            None => lessons.push(refusal(step).ok_or_else(|| unable(c, backend, step, kernel.name()))?),
         }
     }
-    Ok(Ok(compiled))
+    Ok(if lessons.is_empty() { Ok(compiled) } else { Err(lessons) })
 }
 
-/// Which fusion to give up for a kernel that the backend cannot run.
-fn refusal(c: &Collected, backend: &dyn Backend, step: &emit::Emitted, kernel: &Kernel) -> Result<Lesson> {
-    if let Recipe::Contract { prologue, parts, .. } = &step.recipe {
-        if prologue.is_some() {
-            return Ok(Lesson::Refuse(Refusal::Norm(step.head)));
-        }
-        if parts.len() > 1 {
-            return Ok(Lesson::Refuse(Refusal::Group(step.head)));
-        }
-        if parts[0].paired {
-            return Ok(Lesson::Refuse(Refusal::Pair(step.head)));
-        }
-        if !parts[0].operands.is_empty() {
-            return Ok(Lesson::Refuse(Refusal::Epilogue(step.head)));
-        }
-    }
-    if let Recipe::Row { after, .. } = &step.recipe
-        && !after.is_identity()
-    {
-        return Ok(Lesson::Refuse(Refusal::Epilogue(step.head)));
-    }
+/// The error for a step that nothing helps.
+fn unable(c: &Collected, backend: &dyn Backend, step: &emit::Emitted, what: &str) -> Error {
     let node = &c.nodes[step.head as usize];
-    Err(Error::op(
-        node.op.name(),
-        format!("{} cannot compute {} of {:?} {}", backend.info().name, kernel.name(), node.shape, node.dtype),
-    ))
+    let message = format!("{} cannot compute {what} of {:?} {}", backend.info().name, node.shape, node.dtype);
+    Error::op(node.op.name(), message)
+}
+
+/// Which fusion to give up for a kernel that the backend cannot run, or that binds too much; `None` if nothing is left.
+fn refusal(step: &emit::Emitted) -> Option<Lesson> {
+    let refuse = match &step.recipe {
+        Recipe::Contract { prologue, parts, .. } => match parts.as_slice() {
+            [.., last] if parts.len() > 1 => Refusal::Group(last.head),
+            [part] if part.paired => Refusal::Pair(step.head),
+            _ if prologue.is_some() => Refusal::Norm(step.head),
+            [part] if step.tail != part.head => Refusal::Epilogue(step.head),
+            _ => return None,
+        },
+        Recipe::Row { head, .. } if step.tail != *head => Refusal::Epilogue(step.head),
+        // A composite whose operand is fused into it reads the stored operand instead.
+        Recipe::Row { head, operands, .. } if operands.len() > 1 || operands.iter().any(|r| r.path.0.len() > 1) => {
+            Refusal::Operand(*head)
+        }
+        _ => return None,
+    };
+    Some(Lesson::Refuse(refuse))
 }
 
 fn finish(

@@ -1,6 +1,7 @@
-//! The order of the steps, the merging of independent maps into one launch, and the memory of intermediate values.
+//! The order of the steps, and the merging of independent maps into one launch.
 
 use super::{
+    draft::Refusal,
     emit::{Emitted, Value},
     recipe::{Recipe, shift_params},
 };
@@ -48,9 +49,10 @@ fn dependencies(steps: &[Emitted]) -> After {
     after
 }
 
-/// An order that respects the dependencies, by the latest node of each step; or the head of a write in place that takes part
-/// in a cycle.
-pub(crate) fn sort(steps: &mut Vec<Emitted>) -> Result<After, u32> {
+/// An order that respects the dependencies, by the latest node of each step; or what to give up where they go round in a
+/// circle: a write in place (a reader of the old version may depend on the new one), else products in one launch (two
+/// such launches may each need a part of the other).
+pub(crate) fn sort(steps: &mut Vec<Emitted>) -> Result<After, Refusal> {
     let after = dependencies(steps);
     let count = steps.len();
     let mut waiting: Vec<usize> = after.iter().map(|a| a.len()).collect();
@@ -73,9 +75,14 @@ pub(crate) fn sort(steps: &mut Vec<Emitted>) -> Result<After, u32> {
         }
     }
     if order.len() < count {
-        let in_place = |s: usize| taken(&steps[s]).any(|v| matches!(v, Value::Leaf(_) | Value::Node(_)));
-        let stuck = (0..count).find(|&s| waiting[s] > 0 && in_place(s));
-        return Err(stuck.map_or(u32::MAX, |s| steps[s].head));
+        let stuck = || (0..count).filter(|&s| waiting[s] > 0).map(|s| &steps[s]);
+        let in_place = |s: &&Emitted| taken(s).any(|v| matches!(v, Value::Leaf(_) | Value::Node(_)));
+        let grouped = |s: &Emitted| match &s.recipe {
+            Recipe::Contract { parts, .. } if parts.len() > 1 => parts.last().map(|p| Refusal::Group(p.head)),
+            _ => None,
+        };
+        let give_up = stuck().find(in_place).map(|s| Refusal::InPlace(s.head)).or_else(|| stuck().find_map(grouped));
+        return Err(give_up.unwrap_or(Refusal::InPlace(u32::MAX)));
     }
     let mut place = vec![0u32; count];
     for (at, &s) in order.iter().enumerate() {

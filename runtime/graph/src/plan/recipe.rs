@@ -374,6 +374,13 @@ fn row_words(
     Ok(())
 }
 
+/// Whether all rows of a view are the same contiguous one: a norm's weight or bias.
+pub(crate) fn is_one_row(view: &View) -> bool {
+    let Some((&stride, rest)) = view.strides.split_last() else { return false };
+    let width = view.shape.last().copied().unwrap_or(1);
+    (width == 1 || stride == 1) && rest.iter().zip(view.shape.iter()).all(|(&s, &d)| s == 0 || d == 1)
+}
+
 #[allow(clippy::type_complexity)]
 fn contract_words(
     c: &Collected,
@@ -399,6 +406,10 @@ fn contract_words(
     tails.push([left_view.strides[rank - 2] as i64, left_view.strides[rank - 1] as i64]);
     let mut widths: SmallVec<[i64; 3]> = SmallVec::new();
     for part in parts {
+        // One left operand for all: that the views are equal is data.
+        if part.head != head && c.edge(token, part.head, 0).view != c.edge(token, head, 0).view {
+            return Err(Misfit::View);
+        }
         let shape = &c.nodes[part.head as usize].shape;
         let columns = shape[rank - 1];
         let n = if part.paired { columns / 2 } else { columns };
@@ -430,19 +441,27 @@ fn contract_words(
     }
     let batch = nest.collapse(0, nest.rank);
     if batch > 2 {
-        // Contiguous operands collapse to one axis.
-        if parts.iter().any(|p| !p.operands.is_empty()) {
-            return Err(Misfit::Epilogue(head));
+        // Contiguous operands collapse to one axis, so some are not: epilogues go first, then the operands are copied.
+        if let Some(part) = parts.iter().find(|p| !p.operands.is_empty()) {
+            return Err(Misfit::Epilogue(part.head));
         }
-        return Err(if left.copied { Misfit::Copy(head, 1) } else { Misfit::Copy(head, 0) });
+        if !left.copied {
+            return Err(Misfit::Copy(head, 0));
+        }
+        let scattered = parts.iter().find(|p| !p.right.copied);
+        return Err(scattered.map_or(Misfit::View, |p| Misfit::Copy(p.head, 1)));
     }
     let unit = |stride: i64, size: usize| size == 1 || stride == 1;
     let mut vector = k.is_multiple_of(4);
     let aligned = |walk: &super::nest::Walk, other: i64| {
         walk.offset % 4 == 0 && other % 4 == 0 && walk.strides[..batch].iter().all(|s| s % 4 == 0)
     };
-    let left_rows = unit(tails[0][1], k);
-    vector &= aligned(&nest.walks[0], if left_rows { tails[0][0] } else { tails[0][1] });
+    let [left_m, left_k] = tails[0];
+    let left_rows = unit(left_k, k);
+    // Strides other than the unit ones; that of an axis of one element is never used.
+    let far = |stride: i64, size: usize| if size == 1 { 0 } else { stride };
+    vector &= aligned(&nest.walks[0], if left_rows || left_m != 1 { far(left_m, m) } else { 0 });
+    vector &= left_rows || left_k % 4 == 0;
     class.extend([batch as u8, u8::from(left_rows), RowClass::of(m) as u8]);
     let vector_at = class.len();
     class.push(0);
@@ -456,7 +475,7 @@ fn contract_words(
     if let Some((weight, bias)) = prologue {
         for read in [weight, bias] {
             let view = match read {
-                Some(read) => Some(read.view(c, token).ok_or(Misfit::View)?),
+                Some(read) => Some(read.view(c, token).filter(is_one_row).ok_or(Misfit::View)?),
                 None => None,
             };
             words.push(view.map_or(0, |v| v.offset as i64));
@@ -485,7 +504,7 @@ fn contract_words(
             words.extend_from_slice(&walk.strides[..batch]);
             words.extend([1, k as i64]);
         } else {
-            vector &= aligned(&nest.walks[at], if by_k { sn } else { sk });
+            vector &= aligned(&nest.walks[at], if by_k { far(sn, n as usize) } else { sk });
             put(at, words);
         }
         class.push(u8::from(!by_k));
