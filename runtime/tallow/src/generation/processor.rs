@@ -280,3 +280,145 @@ pub fn apply_repeat_penalty(logits: &mut [f32], penalty: f32, context: &[u32]) -
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{LogitsProcessor, Sampling, SamplingConfig, apply_repeat_penalty};
+
+    const LOGITS: [f32; 6] = [1.0, 3.0, f32::NEG_INFINITY, 2.5, -1.0, 2.0];
+
+    /// Draws often, and holds the counts against the distribution that the settings define, by chi-squared.
+    fn check(config: SamplingConfig, kept: &[usize]) {
+        let temperature = config.temperature;
+        let weights: Vec<f64> = kept.iter().map(|&id| (f64::from(LOGITS[id]) / temperature).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        let draws = 60_000;
+        let mut counts = [0u32; LOGITS.len()];
+        let mut processor = LogitsProcessor::from_config(config.clone()).unwrap();
+        for _ in 0..draws {
+            counts[processor.sample_slice(&mut LOGITS.clone()).unwrap() as usize] += 1;
+        }
+        assert_eq!(kept.iter().map(|&id| counts[id]).sum::<u32>(), draws, "{config:?}: {counts:?}");
+        let chi2: f64 = kept
+            .iter()
+            .zip(&weights)
+            .map(|(&id, weight)| {
+                let expected = f64::from(draws) * weight / total;
+                (f64::from(counts[id]) - expected).powi(2) / expected
+            })
+            .sum();
+        // The 0.01 % level with 4 degrees of freedom; fewer have less.
+        assert!(chi2 < 23.5, "{config:?}: {counts:?}, chi-squared {chi2}");
+    }
+
+    #[test]
+    fn draws_follow_the_distribution() {
+        let plain = SamplingConfig { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..SamplingConfig::default() };
+        check(plain.clone(), &[0, 1, 3, 4, 5]);
+        check(SamplingConfig { temperature: 2.0, seed: 1, ..plain.clone() }, &[0, 1, 3, 4, 5]);
+        check(SamplingConfig { temperature: 0.3, seed: 2, ..plain.clone() }, &[0, 1, 3, 4, 5]);
+        check(SamplingConfig { top_k: 2, ..plain.clone() }, &[1, 3]);
+        check(SamplingConfig { top_k: 3, ..plain.clone() }, &[1, 3, 5]);
+        // Probabilities: 3 has 0.466, 2.5 0.283, 2 0.172, 1 0.063, -1 0.009.
+        check(SamplingConfig { top_p: 0.47, ..plain.clone() }, &[1, 3]);
+        check(SamplingConfig { top_p: 0.9, ..plain.clone() }, &[1, 3, 5]);
+        check(SamplingConfig { top_p: 0.95, ..plain.clone() }, &[0, 1, 3, 5]);
+        // After top-k the shares are those of what is left: 3 has 0.622 of two.
+        check(SamplingConfig { top_k: 2, top_p: 0.6, ..plain.clone() }, &[1]);
+        check(SamplingConfig { min_p: 0.5, ..plain.clone() }, &[1, 3]);
+        check(SamplingConfig { min_p: 0.36, ..plain }, &[1, 3, 5]);
+    }
+
+    #[test]
+    fn candles_forms_are_the_same_settings() {
+        let draw = |mut processor: LogitsProcessor| -> Vec<u32> {
+            (0..50).map(|_| processor.sample_slice(&mut LOGITS.clone()).unwrap()).collect()
+        };
+        let config = |top_k, top_p| {
+            let config =
+                SamplingConfig { temperature: 0.9, top_k, top_p, min_p: 0.0, seed: 5, ..SamplingConfig::default() };
+            draw(LogitsProcessor::from_config(config).unwrap())
+        };
+        let form = |sampling| draw(LogitsProcessor::from_sampling(5, sampling));
+        let temperature = 0.9;
+        assert_eq!(form(Sampling::ArgMax), [1; 50]);
+        assert_eq!(form(Sampling::All { temperature }), config(0, 1.0));
+        assert_eq!(form(Sampling::TopK { k: 3, temperature }), config(3, 1.0));
+        assert_eq!(form(Sampling::TopP { p: 0.9, temperature }), config(0, 0.9));
+        assert_eq!(form(Sampling::TopKThenTopP { k: 4, p: 0.8, temperature }), config(4, 0.8));
+        assert_eq!(draw(LogitsProcessor::new(5, Some(0.9), Some(0.9))), config(0, 0.9));
+        assert_eq!(draw(LogitsProcessor::new(5, Some(0.9), None)), config(0, 1.0));
+        assert_eq!(draw(LogitsProcessor::new(5, None, Some(0.9))), [1; 50]);
+        assert_eq!(draw(LogitsProcessor::new(5, Some(0.0), None)), [1; 50]);
+        assert_ne!(config(0, 1.0), draw(LogitsProcessor::new(6, Some(0.9), None)), "the seed matters");
+    }
+
+    /// The numbers of one seed, computed apart in Python from the definitions: every platform must draw these.
+    #[test]
+    fn a_seed_draws_the_same_everywhere() {
+        let mut processor = LogitsProcessor::new(299_792_458, Some(1.0), None);
+        let logits: Vec<f32> = (0..1000u32).map(|i| (i * 7919 % 1000) as f32 / 200.0).collect();
+        let drawn: Vec<u32> = (0..8).map(|_| processor.sample_slice(&mut logits.clone()).unwrap()).collect();
+        assert_eq!(drawn, [856, 976, 499, 102, 229, 963, 953, 609]);
+    }
+
+    #[test]
+    fn the_penalty_counts_each_token_once() {
+        let mut logits = [1.0, -1.0, 2.0, 0.0];
+        apply_repeat_penalty(&mut logits, 2.0, &[0, 1, 0, 0, 3]).unwrap();
+        assert_eq!(logits, [0.5, -2.0, 2.0, 0.0]);
+        assert!(apply_repeat_penalty(&mut logits, 2.0, &[4]).unwrap_err().to_string().contains("token 4"));
+        for penalty in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+            assert!(apply_repeat_penalty(&mut logits, penalty, &[]).is_err());
+        }
+        let config = SamplingConfig { repeat_penalty: 10.0, repeat_last_n: 2, ..SamplingConfig::greedy() };
+        let mut processor = LogitsProcessor::from_config(config).unwrap();
+        assert_eq!(processor.sample_with_history(&mut [1.0, 3.0, 2.0], &[1, 0, 0]).unwrap(), 1, "1 is too long ago");
+        assert_eq!(processor.sample_with_history(&mut [1.0, 3.0, 2.0], &[0, 1, 0]).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_function_can_change_the_probabilities() {
+        let mut processor = LogitsProcessor::new(1, None, None);
+        let ban = |probabilities: &mut [f64]| {
+            assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            probabilities[1] = 0.0;
+        };
+        assert_eq!(processor.sample_slice_f(&mut LOGITS.clone(), ban).unwrap(), 3);
+        let mut processor = LogitsProcessor::new(1, Some(1.0), None);
+        assert!((0..100).all(|_| processor.sample_slice_f(&mut LOGITS.clone(), ban).unwrap() != 1));
+        assert!(processor.sample_slice_f(&mut LOGITS.clone(), |p| p.fill(0.0)).is_err());
+        assert!(processor.sample_slice_f(&mut LOGITS.clone(), |p| p[0] = f64::NAN).is_err());
+    }
+
+    #[test]
+    fn bad_logits_and_settings_are_errors() {
+        for sampling in
+            [Sampling::ArgMax, Sampling::All { temperature: 1.0 }, Sampling::TopK { k: 0, temperature: 1.0 }]
+        {
+            let mut processor = LogitsProcessor::from_sampling(1, sampling);
+            let mut fails = |logits: &mut [f32], part: &str| {
+                let error = processor.sample_slice(logits).unwrap_err().to_string();
+                assert!(error.contains(part), "{error}");
+            };
+            fails(&mut [], "no logits");
+            fails(&mut [0.0, f32::NAN], "logit 1 is NaN");
+            fails(&mut [f32::INFINITY, 0.0], "logit 0 is inf");
+            fails(&mut [f32::NEG_INFINITY; 3], "minus infinity");
+            assert_eq!(processor.sample_slice(&mut [f32::NEG_INFINITY, -f32::MAX]).unwrap(), 1);
+        }
+        for temperature in [-1.0, f64::NAN, f64::INFINITY] {
+            let mut processor = LogitsProcessor::new(1, Some(temperature), None);
+            assert!(processor.sample_slice(&mut [1.0]).unwrap_err().to_string().contains("temperature"));
+        }
+        for p in [-0.1, 1.1, f64::NAN] {
+            let mut processor = LogitsProcessor::new(1, Some(1.0), Some(p));
+            assert!(processor.sample_slice(&mut [1.0]).unwrap_err().to_string().contains("top_p"));
+            let config = SamplingConfig { min_p: p, ..SamplingConfig::default() };
+            assert!(LogitsProcessor::from_config(config).unwrap_err().to_string().contains("min_p"));
+        }
+        // An extreme but positive temperature is fine, and so is a nucleus of nothing: the best one stays.
+        assert_eq!(LogitsProcessor::new(1, Some(1e-6), None).sample_slice(&mut LOGITS.clone()).unwrap(), 1);
+        assert_eq!(LogitsProcessor::new(1, Some(1.0), Some(0.0)).sample_slice(&mut LOGITS.clone()).unwrap(), 1);
+    }
+}

@@ -4,6 +4,7 @@ mod byte_level;
 mod chat_template;
 mod date;
 mod decode_stream;
+mod gguf;
 mod json;
 mod merge;
 mod pieces;

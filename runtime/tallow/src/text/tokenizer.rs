@@ -96,8 +96,8 @@ impl Tokenizer {
     pub fn from_json(bytes: &[u8]) -> Result<Self> {
         let (json, Facts { ids, added, pieces }) = Json::new(bytes)?;
         let named = |names: &[&str]| {
-            let ids = names.iter().filter_map(|&name| ids.get(name).copied());
-            ids.filter(|id| added.get(id) == Some(&true)).next()
+            let mut ids = names.iter().filter_map(|&name| ids.get(name).copied());
+            ids.find(|id| added.get(id) == Some(&true))
         };
         let bos = named(&["<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>"]);
         let eos = named(&["</s>", "<|end_of_text|>", "<eos>", "<|endoftext|>"]);
