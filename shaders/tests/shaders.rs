@@ -57,7 +57,8 @@ fn check(name: &str, source: &str) -> Result<(), String> {
     let module = naga::front::wgsl::parse_str(source).map_err(|e| e.emit_to_string(source))?;
     let capabilities = naga::valid::Capabilities::SUBGROUP
         | naga::valid::Capabilities::SUBGROUP_BARRIER
-        | naga::valid::Capabilities::SHADER_FLOAT16;
+        | naga::valid::Capabilities::SHADER_FLOAT16
+        | naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     let info = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), capabilities)
         .validate(&module)
         .map_err(|e| e.emit_to_string(source))?;
