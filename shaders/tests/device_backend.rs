@@ -392,3 +392,37 @@ fn packed_weights_stream_in_and_come_back() {
     let small = backend.allocate(16).unwrap();
     assert!(backend.pack_rows(&small, DType::Q8_0, 4, 64, 0, &[0; 68]).is_err());
 }
+
+#[test]
+fn memory_given_back_during_a_run_waits_for_it() {
+    let Some(backend) = open(options()) else { return };
+    let n = 200_000usize;
+    let out = backend.allocate(4 * n as u64).unwrap();
+    let a = upload(&backend, &vec![1.5; n]);
+    let b = upload(&backend, &vec![2.0; n]);
+    let mut builder = Builder::default();
+    builder.step(&add(), &[0, 1], 2, None, &[n as i64], &[0.0]);
+    let program = builder.program(3);
+    let prepared = backend.prepare(&program).unwrap();
+    let inputs = [a, b, Arc::clone(&out)];
+    builder.submit(&backend, &program, &*prepared, &inputs).unwrap();
+    drop(inputs);
+    // Written, never submitted, freed.
+    drop(upload(&backend, &[3.0; 100]));
+    backend.trim();
+    let read = backend.read(&out, 0..out.bytes());
+    drop(out);
+    backend.trim();
+    let bytes = pollster::block_on(read).unwrap();
+    assert!(bytes.chunks_exact(4).all(|word| word == 3.5f32.to_le_bytes()));
+
+    // The program runs on with new buffers: bind groups of the old ones are not used.
+    let a = upload(&backend, &vec![1.0; n]);
+    let out = backend.allocate(4 * n as u64).unwrap();
+    builder.submit(&backend, &program, &*prepared, &[Arc::clone(&a), a, Arc::clone(&out)]).unwrap();
+    assert_eq!(download(&backend, &out).unwrap(), vec![2.0; n]);
+    drop((out, prepared));
+    backend.trim();
+    let left = backend.counters().bytes;
+    assert!(left < 2 << 20, "{left} bytes are still live");
+}
