@@ -135,8 +135,10 @@ pub(crate) trait Num: Copy + PartialEq + PartialOrd + Default + Send + Sync + 's
     fn from_i64(value: i64) -> Self;
     /// Exact for integers; floats truncate toward zero and saturate, NaN gives 0.
     fn to_i128(self) -> i128;
-    /// Saturating.
-    fn from_i128(value: i128) -> Self;
+    /// The low bits of an integer: integers wrap into one another.
+    fn wrapping_bits(self) -> u64;
+    /// From the low bits.
+    fn from_bits(bits: u64) -> Self;
     fn to_f32(self) -> f32;
     fn to_f64(self) -> f64;
     /// Truncates toward zero and saturates where `Self` is an integer.
@@ -234,8 +236,12 @@ macro_rules! int {
                 self as i128
             }
             #[inline(always)]
-            fn from_i128(value: i128) -> Self {
-                value.clamp($ty::MIN as i128, $ty::MAX as i128) as $ty
+            fn wrapping_bits(self) -> u64 {
+                self as u64
+            }
+            #[inline(always)]
+            fn from_bits(bits: u64) -> Self {
+                bits as $ty
             }
             #[inline(always)]
             fn to_f32(self) -> f32 {
@@ -374,8 +380,12 @@ macro_rules! float {
                 self as i128
             }
             #[inline(always)]
-            fn from_i128(value: i128) -> Self {
-                value as $ty
+            fn wrapping_bits(self) -> u64 {
+                self as i64 as u64
+            }
+            #[inline(always)]
+            fn from_bits(bits: u64) -> Self {
+                bits as $ty
             }
             #[inline(always)]
             fn to_f32(self) -> f32 {

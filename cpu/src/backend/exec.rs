@@ -6,7 +6,7 @@ use tallow_graph::{BinaryOp, CompareOp, DType, UnaryOp};
 use super::class::{Class, Num, binary, compare, with_class};
 use super::expr::{Code, Op};
 use super::small_float;
-use crate::{Isa, convert};
+use crate::{Isa, convert, math};
 
 /// The first `n` elements at `at`.
 ///
@@ -132,7 +132,7 @@ macro_rules! compare_loop {
     };
 }
 
-pub(crate) fn binary_any<T: Num>(op: BinaryOp, a: &[T], b: &[T], out: &mut [T]) {
+fn binary_any<T: Num>(op: BinaryOp, a: &[T], b: &[T], out: &mut [T]) {
     with_binary!(op, binary_loop(a, b, out));
 }
 
@@ -153,15 +153,8 @@ unsafe fn select<T: Copy>(condition: &[u8], a: &[T], b: &[T], out: *mut u8) {
 }
 
 multiversion! {
-    fn binary_f32(op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) = binary_f32_body;
     fn compare_f32(op: CompareOp, a: &[f32], b: &[f32], out: &mut [u8]) = compare_f32_body;
     fn select_32(condition: &[u8], a: &[u32], b: &[u32], out: &mut [u32]) = select_32_body;
-    fn plain_unary_f32(op: UnaryOp, x: &[f32], out: &mut [f32]) = plain_unary_f32_body;
-}
-
-#[inline(always)]
-fn binary_f32_body<const FMA: bool>(op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) {
-    with_binary!(op, binary_loop(a, b, out));
 }
 
 #[inline(always)]
@@ -176,34 +169,44 @@ fn select_32_body<const FMA: bool>(condition: &[u8], a: &[u32], b: &[u32], out: 
     }
 }
 
-/// The operations that are a few instructions.
-#[inline(always)]
-fn plain_unary_f32_body<const FMA: bool>(op: UnaryOp, x: &[f32], out: &mut [f32]) {
-    macro_rules! each {
-        ($op:expr) => {
-            for (out, &x) in out.iter_mut().zip(x) {
-                *out = Num::unary(x, $op);
-            }
-        };
-    }
-    match op {
-        UnaryOp::Neg => each!(UnaryOp::Neg),
-        UnaryOp::Abs => each!(UnaryOp::Abs),
-        UnaryOp::Sign => each!(UnaryOp::Sign),
-        UnaryOp::Sqr => each!(UnaryOp::Sqr),
-        UnaryOp::Sqrt => each!(UnaryOp::Sqrt),
-        UnaryOp::Rsqrt => each!(UnaryOp::Rsqrt),
-        UnaryOp::Recip => each!(UnaryOp::Recip),
-        UnaryOp::Relu => each!(UnaryOp::Relu),
-        UnaryOp::Floor => each!(UnaryOp::Floor),
-        UnaryOp::Ceil => each!(UnaryOp::Ceil),
-        UnaryOp::Round => each!(UnaryOp::Round),
-        other => each!(other),
-    }
+fn unary_f32(isa: Isa, op: UnaryOp, x: &[f32], out: &mut [f32]) {
+    let function = match op {
+        UnaryOp::Neg => math::neg,
+        UnaryOp::Abs => math::abs,
+        UnaryOp::Sign => math::sign,
+        UnaryOp::Sqr => math::sqr,
+        UnaryOp::Sqrt => math::sqrt,
+        UnaryOp::Rsqrt => math::rsqrt,
+        UnaryOp::Recip => math::recip,
+        UnaryOp::Exp => math::exp,
+        UnaryOp::Log => math::ln,
+        UnaryOp::Sin => math::sin,
+        UnaryOp::Cos => math::cos,
+        UnaryOp::Tanh => math::tanh,
+        UnaryOp::Erf => math::erf,
+        UnaryOp::Gelu => math::gelu,
+        UnaryOp::GeluErf => math::gelu_erf,
+        UnaryOp::Relu => math::relu,
+        UnaryOp::Silu => math::silu,
+        UnaryOp::Sigmoid => math::sigmoid,
+        UnaryOp::Floor => math::floor,
+        UnaryOp::Ceil => math::ceil,
+        UnaryOp::Round => math::round,
+    };
+    function(isa, x, out);
 }
 
-fn unary_f32(isa: Isa, op: UnaryOp, x: &[f32], out: &mut [f32]) {
-    plain_unary_f32(isa, op, x, out);
+fn binary_f32(isa: Isa, op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) {
+    let function = match op {
+        BinaryOp::Add => math::add,
+        BinaryOp::Sub => math::sub,
+        BinaryOp::Mul => math::mul,
+        BinaryOp::Div => math::div,
+        BinaryOp::Maximum => math::maximum,
+        BinaryOp::Minimum => math::minimum,
+        BinaryOp::Pow => math::powf,
+    };
+    function(isa, a, b, out);
 }
 
 fn cast<A: Num, B: Num>(x: &[A], out: &mut [B]) {
@@ -212,7 +215,7 @@ fn cast<A: Num, B: Num>(x: &[A], out: &mut [B]) {
         (_, Class::F64) => out.iter_mut().zip(x).for_each(|(out, x)| *out = B::from_f64(x.to_f64())),
         (Class::F32, _) => out.iter_mut().zip(x).for_each(|(out, x)| *out = B::from_f32(x.to_f32())),
         (Class::F64, _) => out.iter_mut().zip(x).for_each(|(out, x)| *out = B::from_f64(x.to_f64())),
-        _ => out.iter_mut().zip(x).for_each(|(out, x)| *out = B::from_i128(x.to_i128())),
+        _ => out.iter_mut().zip(x).for_each(|(out, x)| *out = B::from_bits(x.wrapping_bits())),
     }
 }
 

@@ -4,7 +4,9 @@
 //! `submit` returns, the work is done. Maps, rows and epilogues share one interpreter ([`walk`], [`exec`]) that works on
 //! blocks of elements in L1; products, norms and attention call the kernels of this crate and hand it their tiles.
 
+mod attention;
 mod class;
+mod contract;
 mod exec;
 mod expr;
 mod gather;
@@ -55,6 +57,8 @@ enum PoolHandle {
 enum Code {
     Map(Vec<expr::Block>),
     Row(row::Row),
+    Contract(contract::Contract),
+    Attention(attention::Code),
     Gather,
     Random,
 }
@@ -104,9 +108,10 @@ impl CpuBackend {
         match kernel {
             Kernel::Map(_) => true,
             Kernel::Row(row) => row::supports(row),
+            Kernel::Contract(contract) => contract::supports(contract),
+            Kernel::Attention(attention) => attention::supports(attention),
             Kernel::Gather(gather) => gather::supports(gather),
             Kernel::Random(random) => random::supports(random),
-            _ => false,
         }
     }
 
@@ -117,9 +122,10 @@ impl CpuBackend {
         Ok(match kernel {
             Kernel::Map(map) => Code::Map(map::compile(map)?),
             Kernel::Row(row) => Code::Row(row::compile(row)?),
+            Kernel::Contract(contract) => Code::Contract(contract::compile(contract)?),
             Kernel::Gather(_) => Code::Gather,
             Kernel::Random(_) => Code::Random,
-            _ => return Err(Error::msg("no such kernel")),
+            Kernel::Attention(attention) => Code::Attention(attention::compile(attention)?),
         })
     }
 }
@@ -143,6 +149,8 @@ fn run_step(step: &StepRun<'_>, kernel: &Kernel, code: &Code) -> Result<()> {
     match (kernel, code) {
         (Kernel::Map(kernel), Code::Map(blocks)) => map::run(step, kernel, blocks),
         (Kernel::Row(kernel), Code::Row(code)) => row::run(step, kernel, code),
+        (Kernel::Contract(kernel), Code::Contract(code)) => contract::run(step, kernel, code),
+        (Kernel::Attention(kernel), Code::Attention(code)) => attention::run(step, kernel, code),
         (Kernel::Gather(kernel), Code::Gather) => gather::run(step, kernel),
         (Kernel::Random(kernel), Code::Random) => random::run(step, kernel),
         _ => Err(Error::msg("a program was run with what was prepared for another")),

@@ -3,7 +3,7 @@
 use tallow_graph::kernel::RowOp;
 
 use super::class::{Class, Num};
-use super::exec::slice_mut;
+use super::exec::{slice, slice_mut};
 use crate::{Isa, rows};
 
 /// Writes the norm of the `n` values at `x` to `to`, which may be the same place.
@@ -11,39 +11,42 @@ use crate::{Isa, rows};
 /// # Safety
 /// Both hold `n` values of class `T`, aligned; they are the same or disjoint, and nobody else uses `to`.
 pub(crate) unsafe fn normalise<T: Num>(isa: Isa, op: RowOp, eps: f64, x: *const u8, to: *mut u8, n: usize) {
-    if x != to.cast_const() {
-        // SAFETY: the caller's.
-        unsafe { std::ptr::copy_nonoverlapping(x, to, n * T::CLASS.size()) };
+    if T::CLASS == Class::F32 {
+        let eps = eps as f32;
+        if x == to.cast_const() || op == RowOp::Softmax {
+            // SAFETY: the caller's; `x` is not looked at any more.
+            let row: &mut [f32] = unsafe {
+                copy_unless_same::<f32>(x, to, n);
+                slice_mut(to, n)
+            };
+            return match op {
+                RowOp::RmsNorm => rows::norm::rms_norm_in_place(isa, row, None, eps),
+                RowOp::LayerNorm => rows::norm::layer_norm_in_place(isa, row, None, None, eps),
+                _ => rows::softmax::softmax(isa, row),
+            };
+        }
+        // SAFETY: the caller's; the two are disjoint here.
+        let (x, out) = unsafe { (slice(x, n), slice_mut(to, n)) };
+        return match op {
+            RowOp::RmsNorm => rows::norm::rms_norm(isa, x, None, eps, out),
+            _ => rows::norm::layer_norm(isa, x, None, None, eps, out),
+        };
     }
-    // SAFETY: the caller's; `x` is not looked at any more.
-    unsafe {
-        match T::CLASS {
-            Class::F32 => row_f32(isa, op, eps as f32, slice_mut(to, n)),
-            Class::F64 => row_f64(op, eps, slice_mut(to, n)),
-            _ => {}
+    if T::CLASS == Class::F64 {
+        // SAFETY: as above.
+        unsafe {
+            copy_unless_same::<f64>(x, to, n);
+            row_f64(op, eps, slice_mut(to, n));
         }
     }
 }
 
-fn row_f32(isa: Isa, op: RowOp, eps: f32, x: &mut [f32]) {
-    let n = x.len() as f32;
-    match op {
-        RowOp::RmsNorm => {
-            let scale = 1.0 / (rows::reduce::dot(isa, x, x) / n + eps).sqrt();
-            x.iter_mut().for_each(|x| *x *= scale);
-        }
-        RowOp::LayerNorm => {
-            let mean = rows::reduce::sum(isa, x) / n;
-            x.iter_mut().for_each(|x| *x -= mean);
-            let scale = 1.0 / (rows::reduce::dot(isa, x, x) / n + eps).sqrt();
-            x.iter_mut().for_each(|x| *x *= scale);
-        }
-        _ => {
-            let top = rows::reduce::max(isa, x);
-            x.iter_mut().for_each(|x| *x = (*x - top).exp());
-            let scale = 1.0 / rows::reduce::sum(isa, x);
-            x.iter_mut().for_each(|x| *x *= scale);
-        }
+/// # Safety
+/// As [`normalise`].
+unsafe fn copy_unless_same<T>(x: *const u8, to: *mut u8, n: usize) {
+    if x != to.cast_const() {
+        // SAFETY: the caller's: they are disjoint.
+        unsafe { std::ptr::copy_nonoverlapping(x, to, n * size_of::<T>()) };
     }
 }
 

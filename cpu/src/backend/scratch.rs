@@ -14,13 +14,16 @@ thread_local! {
     static ARENAS: [Cell<Vec<Line>>; LEVELS] = const { [const { Cell::new(Vec::new()) }; LEVELS] };
 }
 
-const LEVELS: usize = 3;
+const LEVELS: usize = 4;
 /// For the registers of expressions.
 pub(crate) const REGISTERS: usize = 0;
 /// For a tile or a row that expressions then read.
 pub(crate) const TILE: usize = 1;
 /// For what all tiles of a step share.
 pub(crate) const STEP: usize = 2;
+
+/// For a tile of an operand that had to be converted.
+pub(crate) const CONVERTED: usize = 3;
 
 /// More than this is given back to the system after use.
 const KEEP_LINES: usize = (64 << 20) / 64;

@@ -183,3 +183,96 @@ pub fn contiguous(sizes: &[i64]) -> Vec<i64> {
     }
     [&[0][..], &strides].concat()
 }
+
+/// The same on the graph's reference backend: plain loops in f64.
+pub fn reference(
+    kernel: Kernel,
+    inputs: &[Vec<u8>],
+    outputs: &[usize],
+    words: &[i64],
+    scalars: &[Scalar],
+) -> Vec<Vec<u8>> {
+    let backend = tallow_graph::reference::Reference::default();
+    let make = |bytes: &[u8]| {
+        let buffer = backend.allocate(bytes.len() as u64).unwrap();
+        backend.write(&buffer, 0, bytes).unwrap();
+        buffer
+    };
+    let inputs = inputs.iter().map(|bytes| make(bytes)).collect();
+    let outs: Vec<Buffer> = outputs.iter().map(|&n| make(&vec![0xa5; n])).collect();
+    let single = Single::new(kernel, inputs, outs.clone(), words.to_vec(), scalars.to_vec());
+    let prepared = backend.prepare(&single.program).unwrap();
+    backend.submit(&*prepared, single.run()).unwrap();
+    outs.iter().zip(outputs).map(|(out, &n)| now(backend.read(out, 0..n as u64)).unwrap()).collect()
+}
+
+/// Bytes of a dtype as f64 (integers exactly, as far as f64 goes).
+pub fn as_f64(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+    use half::{bf16, f16};
+    fn all<T: Element>(bytes: &[u8]) -> Vec<f64> {
+        values::<T>(bytes).into_iter().map(Element::to_f64).collect()
+    }
+    match dtype {
+        DType::U8 => all::<u8>(bytes),
+        DType::I8 => all::<i8>(bytes),
+        DType::U16 => all::<u16>(bytes),
+        DType::I16 => all::<i16>(bytes),
+        DType::U32 => all::<u32>(bytes),
+        DType::I32 => all::<i32>(bytes),
+        DType::U64 => all::<u64>(bytes),
+        DType::I64 => all::<i64>(bytes),
+        DType::F16 => all::<f16>(bytes),
+        DType::BF16 => all::<bf16>(bytes),
+        DType::F64 => all::<f64>(bytes),
+        _ => all::<f32>(bytes),
+    }
+}
+
+/// Elements of a dtype: floats in [-2, 2), small integers.
+pub fn noise_of(noise: &mut Noise, dtype: DType, n: usize) -> Vec<u8> {
+    use half::{bf16, f16};
+    fn all<T: Element>(x: Vec<f64>) -> Vec<u8> {
+        bytes(&x.into_iter().map(T::from_f64).collect::<Vec<T>>())
+    }
+    let x: Vec<f64> = if dtype.is_float() {
+        (0..n).map(|_| noise.float()).collect()
+    } else {
+        (0..n).map(|_| (noise.float() * 40.0).round()).collect()
+    };
+    match dtype {
+        DType::U8 => all::<u8>(x),
+        DType::I8 => all::<i8>(x),
+        DType::U16 => all::<u16>(x),
+        DType::I16 => all::<i16>(x),
+        DType::U32 => all::<u32>(x),
+        DType::I32 => all::<i32>(x),
+        DType::U64 => all::<u64>(x),
+        DType::I64 => all::<i64>(x),
+        DType::F16 => all::<f16>(x),
+        DType::BF16 => all::<bf16>(x),
+        DType::F64 => all::<f64>(x),
+        _ => all::<f32>(x),
+    }
+}
+
+/// Runs a kernel here and on the reference, and holds one against the other: |difference| <= tolerance * max(1, |want|).
+#[allow(clippy::too_many_arguments, reason = "what a step is made of")]
+pub fn check(
+    backend: &CpuBackend,
+    what: &str,
+    kernel: &Kernel,
+    inputs: &[Vec<u8>],
+    outputs: &[(DType, usize)],
+    words: &[i64],
+    scalars: &[Scalar],
+    tolerance: f64,
+) {
+    let sizes: Vec<usize> = outputs.iter().map(|(dtype, n)| n * dtype.size_in_bytes()).collect();
+    let got = run(backend, kernel.clone(), inputs, &sizes, words, scalars);
+    let want = reference(kernel.clone(), inputs, &sizes, words, scalars);
+    for ((got, want), &(dtype, _)) in got.iter().zip(&want).zip(outputs) {
+        for (i, (got, want)) in as_f64(dtype, got).into_iter().zip(as_f64(dtype, want)).enumerate() {
+            assert!(close(got, want, tolerance), "{what}: element {i} is {got}, not {want}\n{kernel:?}\n{words:?}");
+        }
+    }
+}
