@@ -7,18 +7,15 @@ use crate::{
     plan::{self, Collected, Data, Plan},
 };
 use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
 use std::{
     hash::Hasher,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
-
-/// Nodes that may be pending before the engine computes without being asked: a whole training step fits.
-const MAX_PENDING: usize = 10_000;
 
 /// Plans kept for replay.
 const MAX_PLANS: usize = 256;
@@ -37,6 +34,9 @@ pub struct Options {
     pub decompose: bool,
     /// Bytes of pending results that start a computation without being asked.
     pub max_pending_bytes: u64,
+    /// Nodes that may be pending before a computation starts without being asked: a whole training step fits in the
+    /// default, 10,000.
+    pub max_pending: usize,
 }
 
 impl Default for Options {
@@ -47,6 +47,7 @@ impl Default for Options {
             debug: flag("TALLOW_DEBUG").and_then(|v| v.parse().ok()).unwrap_or(0),
             decompose: flag("TALLOW_DECOMPOSE").as_deref() == Some("1"),
             max_pending_bytes: 4 << 30,
+            max_pending: 10_000,
         }
     }
 }
@@ -68,10 +69,16 @@ pub struct Engine {
     options: Options,
     id: u64,
     planner: Mutex<Planner>,
-    pending: Mutex<Vec<Weak<Node>>>,
-    /// Length of `pending` at which it is computed.
-    threshold: AtomicUsize,
-    pending_bytes: AtomicU64,
+    pending: Mutex<Pending>,
+}
+
+/// Nodes that may be waiting: some are there by now or are gone, which is found out when the list is full.
+struct Pending {
+    nodes: Vec<Weak<Node>>,
+    bytes: u64,
+    /// The list is looked through at this length, and at these bytes.
+    full_nodes: usize,
+    full_bytes: u64,
 }
 
 /// What the lock guards.
@@ -113,9 +120,12 @@ impl Engine {
                 counters: PlanCounters::default(),
                 clock: 0,
             }),
-            pending: Mutex::new(Vec::new()),
-            threshold: AtomicUsize::new(MAX_PENDING),
-            pending_bytes: AtomicU64::new(0),
+            pending: Mutex::new(Pending {
+                nodes: Vec::new(),
+                bytes: 0,
+                full_nodes: options.max_pending,
+                full_bytes: options.max_pending_bytes,
+            }),
         })
     }
 
@@ -170,12 +180,13 @@ impl Engine {
             mark: AtomicU64::new(0),
             state: Locked::new(self.id, State { edges, buffer: None, fused: false }),
         });
-        let bytes = self.pending_bytes.fetch_add(node.bytes(), Ordering::Relaxed).saturating_add(node.bytes());
-        let mut pending = self.pending.lock();
-        pending.push(Arc::downgrade(&node));
-        let full = pending.len() >= self.threshold.load(Ordering::Relaxed);
-        drop(pending);
-        if full || bytes > self.options.max_pending_bytes {
+        let full = {
+            let mut pending = self.pending.lock();
+            pending.nodes.push(Arc::downgrade(&node));
+            pending.bytes = pending.bytes.saturating_add(node.bytes());
+            pending.nodes.len() >= pending.full_nodes || pending.bytes > pending.full_bytes
+        };
+        if full {
             // An error here comes up again when the value is read.
             let _ = self.flush();
         }
@@ -230,35 +241,65 @@ impl Engine {
         Ok(self.leaf(dtype, Shape::new(&[rows, cols]), buffer))
     }
 
-    /// Computes whatever is pending and still held, so that a loop that never reads does not grow.
+    /// The nodes of the pending list that are held and not there yet, and their bytes.
+    fn waiting(&self, nodes: &[Weak<Node>]) -> (Vec<Arc<Node>>, u64) {
+        let alive: Vec<Arc<Node>> = nodes.iter().filter_map(Weak::upgrade).collect();
+        let planner = self.planner.lock();
+        let waiting: Vec<Arc<Node>> =
+            alive.iter().filter(|n| n.state.get(&planner.token).buffer.is_none()).cloned().collect();
+        let bytes = waiting.iter().fold(0u64, |sum, n| sum.saturating_add(n.bytes()));
+        (waiting, bytes)
+    }
+
+    /// Puts nodes back on the pending list, to be looked through when it has grown by `room` nodes or bytes.
+    fn wait_on(&self, nodes: Vec<Arc<Node>>, bytes: u64, room: (usize, u64)) {
+        let mut pending = self.pending.lock();
+        pending.nodes.extend(nodes.iter().map(Arc::downgrade));
+        pending.bytes = pending.bytes.saturating_add(bytes);
+        pending.full_nodes = nodes.len().saturating_add(room.0);
+        pending.full_bytes = bytes.saturating_add(room.1);
+    }
+
+    /// Where too much is pending: computes it, so that a loop that never reads does not grow.
     fn flush(self: &Arc<Self>) -> Result<()> {
-        let list = std::mem::take(&mut *self.pending.lock());
-        self.pending_bytes.store(0, Ordering::Relaxed);
+        let list = {
+            let mut pending = self.pending.lock();
+            pending.bytes = 0;
+            std::mem::take(&mut pending.nodes)
+        };
+        let (max_nodes, max_bytes) = (self.options.max_pending, self.options.max_pending_bytes);
+        let (alive, bytes) = self.waiting(&list);
+        if alive.len() < max_nodes && bytes <= max_bytes {
+            // Most were read, or are gone. The room is never so small that the list would be looked through all the time.
+            let room = ((max_nodes - alive.len()).max(max_nodes / 8), (max_bytes - bytes).max(max_bytes / 8));
+            self.wait_on(alive, bytes, room);
+            return Ok(());
+        }
         // Tips: nodes that no other pending node reads. Other references are dropped at once, since planning keeps what
-        // somebody holds.
+        // somebody holds. What needs a value of another device must wait for a read, which can fetch it.
         let roots: Vec<Arc<Node>> = {
-            let alive: Vec<Arc<Node>> = list.iter().filter_map(Weak::upgrade).collect();
             let planner = self.planner.lock();
             let token = &planner.token;
-            let mut read = rustc_hash::FxHashSet::default();
-            let waiting = || alive.iter().filter(|n| n.state.get(token).buffer.is_none());
-            for node in waiting() {
-                for edge in &node.state.get(token).edges {
-                    read.insert(Arc::as_ptr(&edge.node));
+            let (mut read, mut blocked) = (FxHashSet::default(), FxHashSet::default());
+            let mut ready = Vec::new();
+            // Operands stand before their users.
+            for node in &alive {
+                let operands = || node.state.get(token).edges.iter().map(|e| Arc::as_ptr(&e.node));
+                if node.op == Op::Transfer || operands().any(|n| blocked.contains(&n)) {
+                    blocked.insert(Arc::as_ptr(node));
+                } else {
+                    read.extend(operands());
+                    ready.push(node);
                 }
             }
-            waiting().filter(|n| !read.contains(&Arc::as_ptr(n))).cloned().collect()
+            ready.into_iter().filter(|n| !read.contains(&Arc::as_ptr(n))).cloned().collect()
         };
+        drop(alive);
         let result = self.realize_here(&roots).map(|_| ());
         drop(roots);
-        // Fused-away nodes that somebody holds stay pending; if they are many, make room for as many again.
-        let rest: Vec<Arc<Node>> = list.iter().filter_map(Weak::upgrade).collect();
-        let planner = self.planner.lock();
-        let mut still: Vec<Weak<Node>> =
-            rest.iter().filter(|n| n.state.get(&planner.token).buffer.is_none()).map(Arc::downgrade).collect();
-        drop(planner);
-        self.threshold.store(MAX_PENDING.max(still.len() * 2), Ordering::Relaxed);
-        self.pending.lock().append(&mut still);
+        // Nodes that were fused away stay while somebody holds them.
+        let (rest, bytes) = self.waiting(&list);
+        self.wait_on(rest, bytes, (max_nodes, max_bytes));
         result
     }
 
@@ -313,8 +354,9 @@ impl Engine {
         })
     }
 
-    /// The buffer of a node's value.
+    /// The buffer of a node's value, computed first if it must be.
     pub async fn value(self: &Arc<Self>, node: &Arc<Node>) -> Result<Buffer> {
+        self.owns(node)?;
         loop {
             if let Some(buffer) = self.buffer(node) {
                 return Ok(buffer);
@@ -323,8 +365,18 @@ impl Engine {
         }
     }
 
-    /// The buffer of a node's value, if it is there.
+    /// An error where a node is another engine's.
+    fn owns(&self, node: &Node) -> Result<()> {
+        if node.engine.id == self.id {
+            return Ok(());
+        }
+        let (here, there) = (&self.backend.info().name, &node.engine.backend.info().name);
+        Err(Error::Device(format!("{node:?} lives on {there}, not on {here}: move it with to_device")))
+    }
+
+    /// The buffer of a node's value, if it is there (and this engine's).
     pub fn buffer(&self, node: &Node) -> Option<Buffer> {
+        self.owns(node).ok()?;
         node.state.get(&self.planner.lock().token).buffer.clone()
     }
 
@@ -333,9 +385,7 @@ impl Engine {
         if roots.is_empty() {
             return Ok(Vec::new());
         }
-        if let Some(other) = roots.iter().find(|n| n.engine.id != self.id) {
-            return Err(Error::Device(format!("{other:?} lives on {}", other.engine.backend.info().name)));
-        }
+        roots.iter().try_for_each(|n| self.owns(n))?;
         let mut garbage: Vec<Edges> = Vec::new();
         let mut guard = self.planner.lock();
         let planner = &mut *guard;

@@ -40,6 +40,15 @@ pub fn write(base: &Arc<Node>, window: View, value: Edge) -> Result<Arc<Node>> {
         let message = format!("cannot write {} into {}: convert with to_dtype", value.node.dtype, base.dtype);
         return Err(Error::op("slice_set", message));
     }
+    // A value that is only shaped otherwise is written over its own axes: what computes it then fuses into the write.
+    let own = (value.view.shape.elem_count() == window.shape.elem_count()
+        && value.view.is_whole(value.node.shape.elem_count()))
+    .then(|| window.reshape(&value.node.shape))
+    .flatten();
+    let (window, value) = match own {
+        Some(window) => (window, value.node.whole()),
+        None => (window, value),
+    };
     let view = value.view.broadcast_to(&window.shape).ok_or_else(|| {
         Error::op("slice_set", format!("{:?} does not fit a window of {:?}", value.view.shape, window.shape))
     })?;

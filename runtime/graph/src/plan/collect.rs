@@ -81,7 +81,9 @@ impl Collected {
                 }
             }
         }
-        self.weigh(token, roots);
+        if self.transfers.is_empty() {
+            self.weigh(token, roots);
+        }
     }
 
     fn visit(&mut self, token: &Token, round: u64, node: &Arc<Node>) {
@@ -104,6 +106,10 @@ impl Collected {
     }
 
     fn finish(&mut self, token: &Token, round: u64, node: Arc<Node>) {
+        if !self.transfers.is_empty() {
+            // There will be no plan this time: only more transfers are looked for.
+            return;
+        }
         let edges = &node.state.get(token).edges;
         node.mark.store(round | self.nodes.len() as u64, Ordering::Relaxed);
         let head = u64::from(node.op.code())

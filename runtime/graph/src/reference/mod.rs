@@ -10,9 +10,30 @@ use crate::{
 };
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
-use std::{any::Any, ops::Range, sync::Arc};
+use std::{
+    any::Any,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-struct Memory(Mutex<Vec<u8>>);
+/// Bytes, and the count of live buffers that they are one of.
+struct Memory(Mutex<Vec<u8>>, Arc<AtomicUsize>);
+
+impl Memory {
+    fn buffer(bytes: Vec<u8>, live: &Arc<AtomicUsize>) -> Buffer {
+        live.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Memory(Mutex::new(bytes), live.clone()))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl DeviceBuffer for Memory {
     fn bytes(&self) -> u64 {
@@ -38,6 +59,7 @@ pub struct Reference {
     programs: Mutex<Vec<Program>>,
     counters: Mutex<Counters>,
     fault: Mutex<Option<String>>,
+    live: Arc<AtomicUsize>,
     refuse: fn(&Kernel) -> bool,
 }
 
@@ -66,8 +88,14 @@ impl Reference {
             programs: Mutex::new(Vec::new()),
             counters: Mutex::new(Counters::default()),
             fault: Mutex::new(None),
+            live: Arc::default(),
             refuse,
         }
+    }
+
+    /// Buffers that somebody still holds.
+    pub fn live(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
     }
 
     /// Programs run since the last call, oldest first.
@@ -138,7 +166,7 @@ impl Backend for Reference {
     fn allocate(&self, bytes: u64) -> Result<Buffer> {
         self.counters.lock().buffers += 1;
         // Poisoned, so that reading what was never written shows.
-        Ok(Arc::new(Memory(Mutex::new(vec![0xA5; bytes as usize]))))
+        Ok(Memory::buffer(vec![0xA5; bytes as usize], &self.live))
     }
 
     fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -175,7 +203,7 @@ impl Backend for Reference {
 
     fn pack(&self, _: DType, _: usize, _: usize, source: HostBytes, range: Range<usize>) -> Result<Buffer> {
         let bytes = (*source).as_ref().get(range).ok_or_else(|| Error::msg("a range past the end of the source"))?;
-        Ok(Arc::new(Memory(Mutex::new(bytes.to_vec()))))
+        Ok(Memory::buffer(bytes.to_vec(), &self.live))
     }
 
     fn pack_rows(

@@ -2,4 +2,9 @@
 
 mod basics;
 mod common;
+mod counts;
+mod decoder;
+mod memory;
 mod random;
+mod threads;
+mod versions;
