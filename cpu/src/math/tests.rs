@@ -110,7 +110,8 @@ fn gelus_stay_within_a_millionth() {
     let tanh_form =
         |x: f64| 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x)).tanh());
     let erf_form = |x: f64| 0.5 * x * (1.0 + erf_64(x / 2f64.sqrt()));
-    let forms: [(Unary, fn(f64) -> f64); 2] = [(gelu, tanh_form), (gelu_erf, erf_form)];
+    type Reference = fn(f64) -> f64;
+    let forms: [(Unary, Reference); 2] = [(gelu, tanh_form), (gelu_erf, erf_form)];
     for isa in Isa::supported() {
         for (function, reference) in forms {
             let mut out = vec![0.0; x.len()];

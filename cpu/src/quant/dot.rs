@@ -6,8 +6,10 @@ use super::format::{Format, Unpacked};
 use super::tile::TileMut;
 use crate::Isa;
 
-/// Largest number of activation rows that these kernels take at once.
-pub(crate) const MAX_M: usize = 3;
+/// Largest number of activation rows that a kernel takes at once.
+const AT_ONCE: usize = 3;
+/// Up to this many activation rows, reading the weights twice is quicker than making a panel.
+pub(crate) const MAX_M: usize = 4;
 
 /// The integer dot product of an instruction set.
 pub(crate) trait Dot {
@@ -189,8 +191,15 @@ fn dot_rows_any<F: Format, D: Dot>(
     }
 }
 
-/// Activation rows `first..first + count` (`count` at most [`MAX_M`]) by every weight row.
-pub(crate) fn run<F: Format + X86>(
+/// Every activation row by every weight row.
+pub(crate) fn run<F: Format + X86>(isa: Isa, weights: &[u8], acts: &ActivationsQ8, out: &mut TileMut<'_>) {
+    for first in (0..acts.m()).step_by(AT_ONCE) {
+        run_some::<F>(isa, weights, acts, first, (acts.m() - first).min(AT_ONCE), out);
+    }
+}
+
+/// Activation rows `first..first + count`, `count` at most [`AT_ONCE`].
+fn run_some<F: Format + X86>(
     isa: Isa,
     weights: &[u8],
     acts: &ActivationsQ8,
@@ -198,6 +207,7 @@ pub(crate) fn run<F: Format + X86>(
     count: usize,
     out: &mut TileMut<'_>,
 ) {
+    #[allow(unused_imports, reason = "some targets have one level only")]
     use crate::isa::Level;
     match isa.level() {
         #[cfg(target_arch = "x86_64")]

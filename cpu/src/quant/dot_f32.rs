@@ -1,13 +1,17 @@
-//! One weight row by a few f32 activation rows: each block is dequantized into lanes and multiplied.
+//! One weight row by a few f32 activation rows: each block is dequantized into lanes and multiplied. On x86, `dot_x86`
+//! has copies that keep the blocks in registers.
 
+use super::dot::X86;
 use super::format::{Format, Q4_0, Q4_1, Q4K, Q6K, Q8_0, Unpacked};
 use super::panel_f32;
 use super::tile::TileMut;
 use crate::Isa;
 use crate::multiversion::fma;
 
-/// Largest number of activation rows that this takes.
-pub(crate) const MAX_M: usize = 3;
+/// Up to how many activation rows this is quicker than a panel.
+pub(crate) fn max_m(isa: Isa) -> usize {
+    if cfg!(target_arch = "x86_64") && isa != Isa::SCALAR { 12 } else { 3 }
+}
 
 multiversion! {
     fn rows_q4_0(weights: &[u8], k: usize, x: &[f32], out: &mut TileMut<'_>) = rows_q4_0_body;
@@ -66,8 +70,12 @@ impl Kernel for Q6K {
     const FILL: Fill = panel_f32::fill_q6k;
 }
 
-/// Every weight row by the `out.rows()` (at most [`MAX_M`]) rows of `x`.
-pub(crate) fn run<F: Kernel>(isa: Isa, weights: &[u8], k: usize, x: &[f32], out: &mut TileMut<'_>) {
+/// Every weight row by the `out.rows()` (at most [`max_m`]) rows of `x`.
+pub(crate) fn run<F: Kernel + X86>(isa: Isa, weights: &[u8], k: usize, x: &[f32], out: &mut TileMut<'_>) {
+    #[cfg(target_arch = "x86_64")]
+    if super::dot_x86::run_f32::<F>(isa, weights, k, x, out) {
+        return;
+    }
     (F::ROWS)(isa, weights, k, x, out);
 }
 

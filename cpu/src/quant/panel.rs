@@ -10,6 +10,7 @@ use super::acts::ActivationsQ8;
 use super::format::{Format, Unpacked};
 use super::tile::TileMut;
 use crate::Isa;
+#[allow(unused_imports, reason = "some targets have one level only")]
 use crate::isa::Level;
 
 /// Weight rows of a panel.
@@ -142,10 +143,12 @@ fn fill<F: Format, K: Kernel>(panel: &mut Panel, weights: &[u8], k: usize) {
     let biased = K::UNSIGNED && F::MAX.is_none();
     let flip = if biased { 0x80u8 as i8 } else { 0 };
     let mut block = Unpacked::new();
-    for (r, row) in weights.chunks_exact(k / F::ELEMS * F::BYTES).enumerate().take(ROWS) {
-        for (b, bytes) in row.chunks_exact(F::BYTES).enumerate() {
-            F::unpack(bytes, &mut block);
-            let to = &mut panel.q[b * F::ELEMS * ROWS / 64..][..F::ELEMS * ROWS / 64];
+    let row = k / F::ELEMS * F::BYTES;
+    // Block by block, so that a part of the panel stays in cache until all rows have written it.
+    for b in 0..k / F::ELEMS {
+        let to = &mut panel.q[b * F::ELEMS * ROWS / 64..][..F::ELEMS * ROWS / 64];
+        for r in 0..(weights.len() / row).min(ROWS) {
+            F::unpack(&weights[r * row + b * F::BYTES..][..F::BYTES], &mut block);
             if K::KG == 4 {
                 // A line is 16 rows by 4 elements.
                 for (line, q) in to.iter_mut().zip(block.q.as_chunks::<4>().0) {

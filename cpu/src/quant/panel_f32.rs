@@ -46,10 +46,9 @@ bodies! {
 #[inline(always)]
 fn fill<F: Format, const FMA: bool>(rows: &[u8], row_bytes: usize, at: usize, panel: &mut [f32]) {
     let mut block = Unpacked::new();
-    for (r, row) in rows.chunks_exact(row_bytes).enumerate().take(ROWS) {
-        let bytes = row[at / F::ELEMS * F::BYTES..].chunks_exact(F::BYTES);
-        for (bytes, to) in bytes.zip(panel.chunks_exact_mut(F::ELEMS * ROWS)) {
-            F::unpack(bytes, &mut block);
+    for (b, to) in panel.chunks_exact_mut(F::ELEMS * ROWS).enumerate() {
+        for (r, row) in rows.chunks_exact(row_bytes).enumerate().take(ROWS) {
+            F::unpack(&row[(at / F::ELEMS + b) * F::BYTES..][..F::BYTES], &mut block);
             for (i, to) in to.as_chunks_mut::<ROWS>().0.iter_mut().enumerate() {
                 to[r] = fma::<FMA>(block.scale[i / F::GROUP], f32::from(block.q[i]), block.min[i / F::GROUP]);
             }

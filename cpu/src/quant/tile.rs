@@ -101,9 +101,7 @@ pub fn tile_q8(isa: Isa, dtype: DType, weights: &[u8], acts: &ActivationsQ8, out
     check("tile_q8", dtype, weights, acts.k(), acts.m(), out)?;
     with_format!("tile_q8", dtype, F => {
         if acts.m() <= dot::MAX_M {
-            if acts.m() > 0 {
-                dot::run::<F>(isa, weights, acts, 0, acts.m(), out);
-            }
+            dot::run::<F>(isa, weights, acts, out);
         } else {
             panel::run::<F>(isa, weights, acts, out);
         }
@@ -122,7 +120,7 @@ pub fn tile_f32(isa: Isa, dtype: DType, weights: &[u8], k: usize, x: &[f32], out
         return Err(Error::op("tile_f32", format!("{} activations are not whole rows of {k}", x.len())));
     }
     with_format!("tile_f32", dtype, F => {
-        if m <= dot_f32::MAX_M {
+        if m <= dot_f32::max_m(isa) {
             dot_f32::run::<F>(isa, weights, k, x, out);
         } else {
             panel_f32::run::<F>(isa, weights, k, x, out);

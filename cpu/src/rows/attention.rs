@@ -9,7 +9,7 @@ use std::cell::RefCell;
 
 use tallow_graph::{Error, Result};
 
-use super::reduce::sum_lanes;
+use super::reduce::{dot_body, sum_lanes};
 use crate::Isa;
 use crate::math::scalar::{exp, tanh};
 use crate::multiversion::fma;
@@ -241,8 +241,9 @@ fn block<const FMA: bool, const R: usize>(
     if transposed {
         scores_transposed::<FMA, R>(&q, &scratch.keys, &mut p, keys);
     } else {
-        for s in 0..keys {
-            scores_of_key::<FMA, R>(&q, &a.k[(start + s) * a.k_stride..][..a.width], &mut p, s);
+        let k = &a.k[start * a.k_stride..];
+        for i in 0..R {
+            scores::<FMA>(q[i], k, a.k_stride, keys, &mut p[i]);
         }
     }
     for i in 0..R {
@@ -304,25 +305,56 @@ fn block<const FMA: bool, const R: usize>(
     add_values::<FMA, R>(a, out, out_rows, first, start, &p, low, high);
 }
 
-/// p[i][s] = q[i] . k.
+/// p[s] = q . k_s, with the keys as they lie.
 #[inline(always)]
-fn scores_of_key<const FMA: bool, const R: usize>(q: &[&[f32]; R], k: &[f32], p: &mut [[f32; BLOCK]; R], s: usize) {
-    let (chunks, rest) = k.as_chunks::<LANES>();
-    let mut acc = [[0f32; LANES]; R];
-    for (c, k) in chunks.iter().enumerate() {
-        for i in 0..R {
-            let q = &q[i][c * LANES..c * LANES + LANES];
-            for l in 0..LANES {
-                acc[i][l] = fma::<FMA>(q[l], k[l], acc[i][l]);
-            }
+fn scores<const FMA: bool>(q: &[f32], k: &[f32], stride: usize, keys: usize, p: &mut [f32; BLOCK]) {
+    let mut s = 0;
+    #[cfg(target_arch = "x86_64")]
+    if FMA {
+        while s + 8 <= keys {
+            assert!((s + 7) * stride + q.len() <= k.len());
+            // SAFETY: on x86 only copies for AVX2 and more have `FMA`, and the eight keys were just checked.
+            let eight = unsafe { eight_scores(q, k.as_ptr().add(s * stride), stride) };
+            p[s..s + 8].copy_from_slice(&eight);
+            s += 8;
         }
     }
-    for i in 0..R {
-        let mut sum = sum_lanes(&acc[i]);
-        for (q, k) in q[i][chunks.len() * LANES..].iter().zip(rest) {
-            sum = fma::<FMA>(*q, *k, sum);
+    while s < keys {
+        p[s] = dot_body::<FMA>(q, &k[s * stride..][..q.len()]);
+        s += 1;
+    }
+}
+
+/// Eight dot products at once: the sums across lanes are shared, by adding neighbours of two vectors three times.
+///
+/// # Safety
+/// AVX2 and FMA are there; eight rows of `q.len()` floats, `stride` apart, are readable at `k`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn eight_scores(q: &[f32], k: *const f32, stride: usize) -> [f32; 8] {
+    use std::arch::x86_64::*;
+    // SAFETY: by the caller.
+    unsafe {
+        let mut acc = [_mm256_setzero_ps(); 8];
+        let (chunks, rest) = q.as_chunks::<8>();
+        for (c, q) in chunks.iter().enumerate() {
+            let q = _mm256_loadu_ps(q.as_ptr());
+            for s in 0..8 {
+                acc[s] = _mm256_fmadd_ps(q, _mm256_loadu_ps(k.add(s * stride + 8 * c)), acc[s]);
+            }
         }
-        p[i][s] = sum;
+        let pair = |a: usize| _mm256_hadd_ps(acc[a], acc[a + 1]);
+        let (low, high) = (_mm256_hadd_ps(pair(0), pair(2)), _mm256_hadd_ps(pair(4), pair(6)));
+        // Each half now has partial sums of keys 0..4 (low) and 4..8 (high).
+        let (a, b) = (_mm256_permute2f128_ps::<0x20>(low, high), _mm256_permute2f128_ps::<0x31>(low, high));
+        let mut sums = [0f32; 8];
+        _mm256_storeu_ps(sums.as_mut_ptr(), _mm256_add_ps(a, b));
+        for (d, q) in rest.iter().enumerate() {
+            for s in 0..8 {
+                sums[s] += q * *k.add(s * stride + 8 * chunks.len() + d);
+            }
+        }
+        sums
     }
 }
 
@@ -370,21 +402,15 @@ fn add_values<const FMA: bool, const R: usize>(
         at[i] = (first + i) / a.group * out_rows.step + (first + i) % a.group * out_rows.head;
     }
     let mut d = 0;
+    // Enough separate sums to hide the latency of a multiply-add: four vectors, of four rows or of one.
+    if R == 1 {
+        while d + 4 * LANES <= a.v_width {
+            add_columns::<FMA, R, { 4 * LANES }>(a, out, &at, start, p, low, high, d);
+            d += 4 * LANES;
+        }
+    }
     while d + LANES <= a.v_width {
-        let mut acc = [[0f32; LANES]; R];
-        for s in low..high {
-            let v = &a.v[(start + s) * a.v_stride + d..][..LANES];
-            for i in 0..R {
-                for l in 0..LANES {
-                    acc[i][l] = fma::<FMA>(p[i][s], v[l], acc[i][l]);
-                }
-            }
-        }
-        for i in 0..R {
-            for (out, acc) in out[at[i] + d..at[i] + d + LANES].iter_mut().zip(&acc[i]) {
-                *out += acc;
-            }
-        }
+        add_columns::<FMA, R, LANES>(a, out, &at, start, p, low, high, d);
         d += LANES;
     }
     for d in d..a.v_width {
@@ -394,6 +420,35 @@ fn add_values<const FMA: bool, const R: usize>(
                 acc = fma::<FMA>(p[i][s], a.v[(start + s) * a.v_stride + d], acc);
             }
             out[at[i] + d] += acc;
+        }
+    }
+}
+
+/// `D` columns from `d` on.
+#[allow(clippy::too_many_arguments, reason = "one loop's body, split for reading")]
+#[inline(always)]
+fn add_columns<const FMA: bool, const R: usize, const D: usize>(
+    a: &Attention<'_>,
+    out: &mut [f32],
+    at: &[usize; R],
+    start: usize,
+    p: &[[f32; BLOCK]; R],
+    low: usize,
+    high: usize,
+    d: usize,
+) {
+    let mut acc = [[0f32; D]; R];
+    for s in low..high {
+        let v = &a.v[(start + s) * a.v_stride + d..][..D];
+        for i in 0..R {
+            for l in 0..D {
+                acc[i][l] = fma::<FMA>(p[i][s], v[l], acc[i][l]);
+            }
+        }
+    }
+    for i in 0..R {
+        for (out, acc) in out[at[i] + d..at[i] + d + D].iter_mut().zip(&acc[i]) {
+            *out += acc;
         }
     }
 }

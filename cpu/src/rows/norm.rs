@@ -19,9 +19,19 @@ multiversion! {
 
 #[inline(always)]
 fn rms_norm_body<const FMA: bool>(x: &[f32], weight: Option<&[f32]>, eps: f32, out: &mut [f32]) {
-    let n = x.len().min(out.len());
-    out[..n].copy_from_slice(&x[..n]);
-    scale_by::<FMA>(&mut out[..n], rms_scale::<FMA>(x, eps), weight);
+    let scale = rms_scale::<FMA>(x, eps);
+    match weight {
+        Some(weight) => {
+            for ((out, x), w) in out.iter_mut().zip(x).zip(weight) {
+                *out = x * scale * w;
+            }
+        }
+        None => {
+            for (out, x) in out.iter_mut().zip(x) {
+                *out = x * scale;
+            }
+        }
+    }
 }
 
 #[inline(always)]

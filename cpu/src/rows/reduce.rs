@@ -6,9 +6,12 @@ use crate::multiversion::fma;
 pub(crate) const LANES: usize = 32;
 
 /// The sum of a power of two of lanes, halving each time.
+///
+/// The black box makes the compiler put the lanes in memory as whole vectors. Without it, the halving below is what
+/// it vectorises the caller's loop for, with two lanes a vector.
 #[inline(always)]
 pub(crate) fn sum_lanes<const N: usize>(lanes: &[f32; N]) -> f32 {
-    let mut lanes = *lanes;
+    let mut lanes = *std::hint::black_box(lanes);
     let mut n = N;
     while n > 1 {
         n /= 2;
