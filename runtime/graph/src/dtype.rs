@@ -178,17 +178,17 @@ macro_rules! element {
     };
 }
 
-element!(u8, U8, |v| f64::from(v), |v: f64| v as u8);
-element!(i8, I8, |v| f64::from(v), |v: f64| v as i8);
-element!(u16, U16, |v| f64::from(v), |v: f64| v as u16);
-element!(i16, I16, |v| f64::from(v), |v: f64| v as i16);
-element!(u32, U32, |v| f64::from(v), |v: f64| v as u32);
-element!(i32, I32, |v| f64::from(v), |v: f64| v as i32);
+element!(u8, U8, f64::from, |v: f64| v as u8);
+element!(i8, I8, f64::from, |v: f64| v as i8);
+element!(u16, U16, f64::from, |v: f64| v as u16);
+element!(i16, I16, f64::from, |v: f64| v as i16);
+element!(u32, U32, f64::from, |v: f64| v as u32);
+element!(i32, I32, f64::from, |v: f64| v as i32);
 element!(u64, U64, |v| v as f64, |v: f64| v as u64);
 element!(i64, I64, |v| v as f64, |v: f64| v as i64);
 element!(f16, F16, |v: f16| v.to_f64(), f16::from_f64);
 element!(bf16, BF16, |v: bf16| v.to_f64(), bf16::from_f64);
-element!(f32, F32, |v| f64::from(v), |v: f64| v as f32);
+element!(f32, F32, f64::from, |v: f64| v as f32);
 element!(f64, F64, |v| v, |v| v);
 
 #[cfg(test)]

@@ -96,8 +96,14 @@ struct Planner {
 /// Plans whose keys have one hash: whole keys are compared.
 #[derive(Default)]
 struct Cached {
-    entries: Vec<(Box<[u64]>, Vec<Arc<Plan>>)>,
+    structures: Vec<Structure>,
     used: u64,
+}
+
+/// Plans of one structure, the most recently used first. They differ in layout classes.
+struct Structure {
+    key: Box<[u64]>,
+    variants: Vec<Arc<Plan>>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -452,7 +458,7 @@ impl Planner {
         self.clock += 1;
         if let Some(cached) = self.plans.get_mut(&hash) {
             cached.used = self.clock;
-            if let Some((_, variants)) = cached.entries.iter_mut().find(|(key, _)| **key == *c.key) {
+            if let Some(Structure { variants, .. }) = cached.structures.iter_mut().find(|s| *s.key == *c.key) {
                 for at in 0..variants.len() {
                     if variants[at].fill(c, &self.token, &mut self.data) {
                         // The most recent one first: classes tend to stay.
@@ -474,12 +480,15 @@ impl Planner {
         }
         let cached = self.plans.entry(hash).or_default();
         cached.used = self.clock;
-        match cached.entries.iter_mut().find(|(key, _)| **key == *c.key) {
-            Some((_, variants)) => {
+        match cached.structures.iter_mut().find(|s| *s.key == *c.key) {
+            Some(Structure { variants, .. }) => {
                 variants.insert(0, plan.clone());
                 variants.truncate(MAX_VARIANTS);
             }
-            None => cached.entries.push((c.key.clone().into_boxed_slice(), vec![plan.clone()])),
+            None => {
+                let key = c.key.clone().into_boxed_slice();
+                cached.structures.push(Structure { key, variants: vec![plan.clone()] });
+            }
         }
         Ok(plan)
     }

@@ -249,7 +249,7 @@ pub struct AttentionKernel {
     pub rows: RowClass,
 }
 
-/// Whole rows taken by index: out[o, i, :] = source[o, ids[i], :], converted to the output's dtype. An id outside
+/// Whole rows taken by index: `out[o, i, :] = source[o, ids[i], :]`, converted to the output's dtype. An id outside
 /// 0..rows is a fault (code [`crate::FAULT_INDEX`]); the row is then zeros.
 ///
 /// Inputs: source, ids. Words: `[outer, ids, rows, inner]`, source `[offset, stride of outer, stride of row]` (its inner

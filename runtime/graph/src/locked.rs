@@ -36,7 +36,6 @@ impl<T> Locked<T> {
         unsafe { &*self.value.get() }
     }
 
-    #[expect(clippy::mut_from_ref, reason = "exclusive through the token")]
     pub(crate) fn get_mut<'a>(&'a self, token: &'a mut Token) -> &'a mut T {
         assert_eq!(token.id, self.id, "a node was written under another device's lock");
         // SAFETY: the exclusive borrow of the only token with this id excludes every other access for its lifetime.

@@ -43,7 +43,7 @@ pub enum Op {
         /// A fourth edge is added to the scores.
         mask: bool,
     },
-    /// Edges: source [outer, rows, inner], ids [n]; gives [outer, n, inner].
+    /// Edges: source `[outer, rows, inner]`, ids `[n]`; gives `[outer, n, inner]`.
     Gather,
     /// Random numbers. Scalars: two of the distribution, then key low, key high, counter low, counter high.
     Random(Distribution),

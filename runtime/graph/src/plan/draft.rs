@@ -189,7 +189,7 @@ impl<'a> Drafter<'a> {
             let inlined = self.inline_operands(n);
             let size: u32 = 1 + inlined.iter().map(|&p| self.size[p as usize]).sum::<u32>();
             // One binding is the output's, two more stay free for what an epilogue's head reads.
-            let fits = size <= MAX_INSTS && distinct(&self.loads(n)) + 1 <= self.rules.max_bindings;
+            let fits = size <= MAX_INSTS && distinct(&self.loads(n)) < self.rules.max_bindings;
             let largest = inlined.iter().copied().max_by_key(|&p| self.size[p as usize]);
             match largest {
                 Some(p) if !fits => self.roles[p as usize] = self.step(p),

@@ -112,7 +112,7 @@ impl Nest {
             // A walk that stands still may stand anywhere.
             let still = walk.strides[..self.rank].iter().all(|&s| s == 0);
             still
-                || ((inner == 0 || inner == 1) && (inner == 0 || walk.offset % 4 == 0))
+                || (inner == 0 || inner == 1 && walk.offset % 4 == 0)
                     && walk.strides[..self.rank - 1].iter().all(|&s| inner == 0 || s % 4 == 0)
         })
     }

@@ -3,7 +3,9 @@
 use super::value::{V, binary, cast, evaluate, load, store};
 use crate::{
     BinaryOp, DType, Expr, Kernel, Scalar,
-    kernel::{AttentionKernel, ContractKernel, GatherKernel, MapKernel, Operand, RowKernel, RowOp},
+    kernel::{
+        AttentionKernel, ContractKernel, Distribution, GatherKernel, MapKernel, Operand, RandomKernel, RowKernel, RowOp,
+    },
 };
 
 /// Reads words in order.
@@ -84,7 +86,7 @@ pub(super) fn step(
         Kernel::Contract(contract) => contract_step(contract, words, scalars, inputs, outputs),
         Kernel::Attention(attention) => attention_step(attention, words, scalars, inputs, &mut outputs[0]),
         Kernel::Gather(gather) => return gather_step(gather, words, inputs, &mut outputs[0]),
-        Kernel::Random(_) => return Err("the reference draws no random numbers".into()),
+        Kernel::Random(random) => random_step(random, words, scalars, &mut outputs[0]),
     }
     Ok(())
 }
@@ -226,7 +228,6 @@ fn contract_step(
     let (m, depth) = (words.one(), words.one());
     let left = At(words.one(), words.many(batch + 2));
     let prologue = k.prologue.as_ref().map(|p| (p, words.one(), words.one()));
-    let mut batch_at = 0;
     let parts: Vec<(i64, At, Vec<At>)> = k
         .parts
         .iter()
@@ -237,7 +238,7 @@ fn contract_step(
             (n, right, walks)
         })
         .collect();
-    for index in indices(dims) {
+    for (batch_at, index) in indices(dims).into_iter().enumerate() {
         for i in 0..m {
             let mut x: Vec<V> = (0..depth)
                 .map(|d| {
@@ -276,11 +277,10 @@ fn contract_step(
                 for j in 0..*n {
                     let acc = if part.paired { vec![dot(j), dot(j + n)] } else { vec![dot(j)] };
                     let value = env.run(&part.epilogue, &acc, &[index.as_slice(), &[i, j]].concat());
-                    put(out, stored, ((batch_at * m + i) * n + j) as usize, value);
+                    put(out, stored, ((batch_at as i64 * m + i) * n + j) as usize, value);
                 }
             }
         }
-        batch_at += 1;
     }
 }
 
@@ -355,4 +355,53 @@ fn gather_step(g: &GatherKernel, mut words: Words<'_>, inputs: &[Vec<u8>], out: 
         }
     }
     fault
+}
+
+/// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+pub(super) fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    let mut c = counter;
+    let mut k = key;
+    for _ in 0..10 {
+        let left = u64::from(c[0]) * 0xd251_1f53;
+        let right = u64::from(c[2]) * 0xcd9e_8d57;
+        let high = |product: u64| (product >> 32) as u32;
+        c = [high(right) ^ c[1] ^ k[0], right as u32, high(left) ^ c[3] ^ k[1], left as u32];
+        k = [k[0].wrapping_add(0x9e37_79b9), k[1].wrapping_add(0xbb67_ae85)];
+    }
+    c
+}
+
+fn random_step(r: &RandomKernel, mut words: Words<'_>, scalars: &[Scalar], out: &mut [u8]) {
+    let elements = words.one() as usize;
+    let [key_low, key_high, low, high] = [(); 4].map(|()| words.one() as u32);
+    let (a, b) = (scalars[0].to_f64(), scalars[1].to_f64());
+    for at in 0..elements {
+        let block = at as u64 / 4;
+        let drawn = philox([block as u32, (block >> 32) as u32, low, high], [key_low, key_high]);
+        let top = |i: usize| f64::from(drawn[i] >> 8) / 16_777_216.0;
+        let value = match r.distribution {
+            Distribution::Uniform => a + (b - a) * top(at % 4),
+            Distribution::Normal => {
+                let pair = at % 4 / 2 * 2;
+                let radius = (-2.0 * (top(pair) + 1.0 / 16_777_216.0).ln()).sqrt();
+                let angle = std::f64::consts::TAU * top(pair + 1);
+                a + b * radius * if at % 2 == 0 { angle.cos() } else { angle.sin() }
+            }
+        };
+        put(out, r.dtype, at, V::F(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::philox;
+
+    #[test]
+    fn philox_gives_the_published_numbers() {
+        // Known answers of Random123's kat_vectors, philox4x32 with 10 rounds.
+        assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+        let pi = [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344];
+        assert_eq!(philox(pi, [0xa409_3822, 0x299f_31d0]), [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]);
+    }
 }

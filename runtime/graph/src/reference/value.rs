@@ -59,6 +59,7 @@ pub(super) fn cast(v: V, dtype: DType) -> V {
     match (v, dtype) {
         (V::F(x), DType::F16) => V::F(f16::from_f64(x).to_f64()),
         (V::F(x), DType::BF16) => V::F(bf16::from_f64(x).to_f64()),
+        (V::F(x), DType::F8E4M3 | DType::F8E5M2) => V::F(f8_value(f8_code(x, dtype), dtype)),
         (V::F(_), d) if d.is_float() => v,
         (V::F(x), d) => {
             let (low, high) = bounds(d);
@@ -67,6 +68,49 @@ pub(super) fn cast(v: V, dtype: DType) -> V {
         (V::I(x), d) if d.is_float() => cast(V::F(x as f64), d),
         (V::I(x), d) => V::I(wrap(x, d)),
     }
+}
+
+/// Mantissa bits and exponent bias of the 8-bit floats ("FP8 formats for deep learning", Micikevicius et al., 2022).
+fn f8_format(dtype: DType) -> (i32, i32) {
+    if dtype == DType::F8E4M3 { (3, 7) } else { (2, 15) }
+}
+
+/// The value of a code. E5M2 has infinities and NaN as IEEE 754 does; E4M3 has no infinity, and 0x7f and 0xff are NaN.
+fn f8_value(code: u8, dtype: DType) -> f64 {
+    let (mantissa, bias) = f8_format(dtype);
+    let sign = if code & 0x80 != 0 { -1.0 } else { 1.0 };
+    let (exponent, fraction) = (i32::from(code & 0x7f) >> mantissa, i32::from(code) & ((1 << mantissa) - 1));
+    let part = f64::from(fraction) / f64::from(1 << mantissa);
+    match (dtype, exponent, fraction) {
+        (DType::F8E4M3, 15, 7) => f64::NAN,
+        (DType::F8E5M2, 31, 0) => sign * f64::INFINITY,
+        (DType::F8E5M2, 31, _) => f64::NAN,
+        (_, 0, _) => sign * part * 2f64.powi(1 - bias),
+        _ => sign * (1.0 + part) * 2f64.powi(exponent - bias),
+    }
+}
+
+/// The nearest code, ties to even. What is too large becomes NaN in E4M3 and infinity in E5M2.
+fn f8_code(x: f64, dtype: DType) -> u8 {
+    let (nan, over) = if dtype == DType::F8E4M3 { (0x7f, 0x7f) } else { (0x7e, 0x7c) };
+    let sign = if x.is_sign_negative() { 0x80 } else { 0 };
+    if x.is_nan() {
+        return sign | nan;
+    }
+    // Codes grow with their values: the first of the finite ones (and one step beyond) that is not nearer than the next.
+    let (mantissa, bias) = f8_format(dtype);
+    let value = |code: i32| match code >> mantissa {
+        0 => f64::from(code) * 2f64.powi(1 - bias - mantissa),
+        e => (1.0 + f64::from(code & ((1 << mantissa) - 1)) / f64::from(1 << mantissa)) * 2f64.powi(e - bias),
+    };
+    let x = x.abs();
+    let code = (0..over)
+        .find(|&c| {
+            let middle = (value(c) + value(c + 1)) / 2.0;
+            x < middle || (x == middle && c % 2 == 0)
+        })
+        .unwrap_or(over);
+    sign | code as u8
 }
 
 pub(super) fn load(bytes: &[u8], dtype: DType) -> V {
@@ -82,6 +126,7 @@ pub(super) fn load(bytes: &[u8], dtype: DType) -> V {
         DType::F16 => V::F(f16::take(bytes).to_f64()),
         DType::BF16 => V::F(bf16::take(bytes).to_f64()),
         DType::F64 => V::F(f64::take(bytes)),
+        DType::F8E4M3 | DType::F8E5M2 => V::F(f8_value(u8::take(bytes), dtype)),
         _ => V::F(f32::take(bytes).into()),
     }
 }
@@ -92,6 +137,7 @@ pub(super) fn store(v: V, dtype: DType, out: &mut Vec<u8>) {
         DType::BF16 => bf16::from_f64(v.f()).put(out),
         DType::F32 => (v.f() as f32).put(out),
         DType::F64 => v.f().put(out),
+        DType::F8E4M3 | DType::F8E5M2 => out.push(f8_code(v.f(), dtype)),
         d => out.extend_from_slice(&cast(v, d).i().to_le_bytes()[..d.size_in_bytes()]),
     }
 }
@@ -247,4 +293,31 @@ pub(super) fn evaluate(
         values.push(value);
     }
     values.last().copied().unwrap_or(V::F(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_f8_code_survives_and_values_round_to_the_nearest() {
+        for dtype in [DType::F8E4M3, DType::F8E5M2] {
+            for code in 0..=255u8 {
+                let value = f8_value(code, dtype);
+                if value.is_nan() {
+                    assert!(f8_value(f8_code(value, dtype), dtype).is_nan());
+                } else {
+                    assert_eq!(f8_code(value, dtype), code, "{value}");
+                }
+            }
+        }
+        let round = |x: f64, dtype| f8_value(f8_code(x, dtype), dtype);
+        assert_eq!(round(448.0, DType::F8E4M3), 448.0);
+        assert_eq!(round(463.0, DType::F8E4M3), 448.0);
+        assert!(round(465.0, DType::F8E4M3).is_nan());
+        assert_eq!(round(57_344.0, DType::F8E5M2), 57_344.0);
+        assert_eq!(round(1e9, DType::F8E5M2), f64::INFINITY);
+        assert_eq!(round(1.0625, DType::F8E4M3), 1.0);
+        assert_eq!(round(-1.1, DType::F8E4M3), -1.125);
+    }
 }

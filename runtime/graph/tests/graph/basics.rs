@@ -246,6 +246,36 @@ fn dtypes_convert_and_narrow_floats_compute_in_f32() {
     h.matmul(&h).add(&h).check(1e-3);
     h.norm(RowOp::RmsNorm, 1e-5).mul(&h).check(2e-3);
     h.reduce(RowOp::Sum, 1).check(2e-3);
+    let x = T::new(&engine, DType::F32, &[4], vec![0.3, -1.9, 100.0, 0.001]);
+    for (dtype, want) in [
+        (DType::F8E4M3, [0.3125, -1.875, 96.0, 0.001953125 * 0.5]),
+        (DType::F8E5M2, [0.3125, -2.0, 96.0, 0.0009765625]),
+    ] {
+        let y = T {
+            edge: ops::cast(ops::cast(x.edge.clone(), dtype).unwrap().whole(), DType::F32).unwrap().whole(),
+            want: want.to_vec(),
+        };
+        y.check(2e-3);
+    }
+}
+
+#[test]
+fn random_numbers_are_the_same_however_they_are_computed() {
+    let (engine, device) = engine(options());
+    let draw = |distribution, counter| {
+        ops::random(&engine, Shape::new(&[3, 7]), DType::F32, distribution, [-1.0, 2.0], 42, counter).unwrap()
+    };
+    use tallow_graph::kernel::Distribution::{Normal, Uniform};
+    let (a, b) = (read(&draw(Uniform, 5)), read(&draw(Uniform, 6)));
+    assert!(a.iter().all(|v| (-1.0..2.0).contains(v)) && a != b);
+    assert_eq!(read(&draw(Uniform, 5)), a);
+    // A replay draws by the data of its own node.
+    assert_eq!(engine.plan_counters().planned, 1);
+    let normal = read(&ops::random(&engine, Shape::new(&[4000]), DType::F64, Normal, [1.0, 2.0], 7, 0).unwrap());
+    let mean = normal.iter().sum::<f64>() / 4000.0;
+    let var = normal.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 4000.0;
+    assert!((mean - 1.0).abs() < 0.1 && (var - 4.0).abs() < 0.4, "{mean} {var}");
+    assert!(device.take_programs().len() > 3);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use tallow_graph::{
-    BinaryOp, DType, Edge, Engine, Node, Result, Scalar, Shape, UnaryOp, View,
+    BinaryOp, DType, Edge, Engine, Node, Result, Shape, UnaryOp, View,
     kernel::Activations,
     ops::{self, Attention},
 };
@@ -24,15 +24,8 @@ pub struct Config {
     pub joined: bool,
 }
 
-impl Config {
-    /// A few thousand weights.
-    pub fn tiny() -> Self {
-        let (layers, hidden, heads, kv_heads, width) = (2, 64, 4, 2, 16);
-        Self { layers, hidden, heads, kv_heads, width, inner: 96, vocab: 50, capacity: 32, joined: true }
-    }
-}
-
-struct Layer {
+/// One layer's weights and cache.
+pub struct Layer {
     norms: [Arc<Node>; 2],
     /// [qkv] or [q, k, v].
     qkv: Vec<Arc<Node>>,
@@ -41,15 +34,15 @@ struct Layer {
     gate_up: Vec<Arc<Node>>,
     down: Arc<Node>,
     /// The current versions of the caches, [1, capacity, kv heads, width].
-    keys: Arc<Node>,
-    values: Arc<Node>,
+    pub keys: Arc<Node>,
+    pub values: Arc<Node>,
 }
 
 /// The model with its cache.
 pub struct Decoder {
     engine: Arc<Engine>,
     config: Config,
-    layers: Vec<Layer>,
+    pub layers: Vec<Layer>,
     norm: Arc<Node>,
     embedding: Arc<Node>,
     cos: Arc<Node>,
@@ -161,11 +154,6 @@ impl Decoder {
         let h = norm(&last, &self.norm)?;
         ops::linear(h.whole(), self.embedding.whole(), Activations::F32)
     }
-
-    /// The caches' current versions.
-    pub fn caches(&self) -> impl Iterator<Item = &Arc<Node>> {
-        self.layers.iter().flat_map(|l| [&l.keys, &l.values])
-    }
 }
 
 fn norm(x: &Edge, weight: &Arc<Node>) -> Result<Arc<Node>> {
@@ -210,10 +198,4 @@ fn shaped(node: &Arc<Node>, shape: &[usize]) -> Edge {
 
 fn window(node: &Arc<Node>, axis: usize, start: usize, len: usize) -> Edge {
     Edge { view: node.whole().view.narrow(axis, start, len), node: node.clone() }
-}
-
-/// What a sampler does with logits, to have a last kernel that reads them.
-#[allow(dead_code, reason = "the bench does without")]
-pub fn scaled(logits: &Arc<Node>, temperature: f64) -> Result<Arc<Node>> {
-    ops::binary_scalar(BinaryOp::Div, logits.whole(), Scalar::F(temperature))
 }
