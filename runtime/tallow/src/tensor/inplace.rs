@@ -16,13 +16,13 @@ impl Tensor {
             return Err(Error::op("slice_set", message));
         }
         let window = self.narrow(axis, start, source.dims()[axis])?;
-        window.write(source)
+        window.assign(source)
     }
 
     /// Sets all elements (of what this view shows) to a value.
     pub fn const_set(&self, value: f64) -> Result<()> {
         let shape = crate::Shape::new(&[]);
-        self.write(&Tensor::constant(Scalar::F(value), self.dtype(), shape, self.device())?)
+        self.assign(&Tensor::constant(Scalar::F(value), self.dtype(), shape, self.device())?)
     }
 
     /// Sets all elements to 0.
@@ -35,8 +35,8 @@ impl Tensor {
         self.const_set(1.0)
     }
 
-    /// Installs a new version in which this view holds `source`.
-    fn write(&self, source: &Tensor) -> Result<()> {
+    /// Writes `source` (which broadcasts) over all that this view shows, and installs the result as the new version.
+    pub fn assign(&self, source: &Tensor) -> Result<()> {
         if self.view.strides.iter().zip(self.dims()).any(|(&s, &d)| s == 0 && d > 1) {
             return Err(Error::op("slice_set", "a broadcast view shows elements more than once and cannot be written"));
         }

@@ -1,0 +1,105 @@
+//! A decoder-only transformer: embeddings, layers of attention and feed-forward with residual connections, a final norm, and
+//! the projection to logits.
+
+use crate::{
+    blocks::{KvCache, Linear, Mlp, Norm, Rope, SelfAttention},
+    config::DecoderConfig,
+};
+use tallow::{Activations, DType, Device, Error, Result, Tensor};
+
+/// How a decoder computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecoderOptions {
+    /// How packed weights take their inputs.
+    pub activations: Activations,
+    /// Most positions, at most the model's own; `None`: the model's own.
+    pub context: Option<usize>,
+}
+
+impl Default for DecoderOptions {
+    fn default() -> Self {
+        Self { activations: Activations::F32, context: None }
+    }
+}
+
+/// One layer: x + attention(norm(x)), then x + mlp(norm(x)).
+pub(crate) struct Layer {
+    pub attention_norm: Norm,
+    pub attention: SelfAttention,
+    pub mlp_norm: Norm,
+    pub mlp: Mlp,
+}
+
+/// A decoder with its cache. Built by [`crate::DecoderBuilder`].
+pub struct Decoder {
+    pub(crate) config: DecoderConfig,
+    pub(crate) device: Device,
+    pub(crate) embedding: Tensor,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) norm: Norm,
+    pub(crate) head: Linear,
+    pub(crate) rope: Rope,
+    pub(crate) caches: Vec<KvCache>,
+    pub(crate) context: usize,
+}
+
+impl Decoder {
+    /// The configuration.
+    pub fn config(&self) -> &DecoderConfig {
+        &self.config
+    }
+
+    /// Where it computes.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Most positions.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Positions so far.
+    pub fn position(&self) -> usize {
+        self.caches.first().map_or(0, KvCache::len)
+    }
+
+    /// How often the cache's buffers have grown.
+    pub fn cache_growths(&self) -> usize {
+        self.caches.first().map_or(0, KvCache::growths)
+    }
+
+    /// Forgets all positions.
+    pub fn clear(&mut self) {
+        self.caches.iter_mut().for_each(KvCache::clear);
+    }
+
+    /// Hidden states after all layers and the final norm's input: ids [batch, positions] -> [batch, positions, hidden].
+    fn hidden(&mut self, ids: &Tensor) -> Result<Tensor> {
+        let positions = ids.dims2()?.1;
+        if self.position() + positions > self.context {
+            let message = format!("position {} is beyond the context of {}", self.position() + positions, self.context);
+            return Err(Error::op("decoder", message));
+        }
+        let mut x = self.embedding.embedding(ids)?.to_dtype(DType::F32)?;
+        for (layer, cache) in self.layers.iter().zip(&mut self.caches) {
+            x = (&x + layer.attention.forward(&layer.attention_norm.forward(&x)?, &self.rope, cache)?)?;
+            x = (&x + layer.mlp.forward(&layer.mlp_norm.forward(&x)?)?)?;
+        }
+        Ok(x)
+    }
+
+    /// Logits of every position: ids [batch, positions] of an integer dtype -> [batch, positions, vocabulary], F32.
+    pub fn forward(&mut self, ids: &Tensor) -> Result<Tensor> {
+        let x = self.hidden(ids)?;
+        self.head.forward(&self.norm.forward(&x)?)
+    }
+
+    /// Logits of the last position only: [batch, vocabulary], F32.
+    pub fn forward_last(&mut self, ids: &Tensor) -> Result<Tensor> {
+        let x = self.hidden(ids)?;
+        let (batch, positions, width) = x.dims3()?;
+        let last = x.narrow(1, positions.saturating_sub(1), 1)?.reshape((batch, width))?;
+        self.head.forward(&self.norm.forward(&last)?)
+    }
+}
