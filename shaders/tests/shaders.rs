@@ -16,7 +16,7 @@ fn target(naga: bool, subgroups: Option<(u32, u32)>, packed_dot: bool, f16: bool
         naga,
         max_workgroup_invocations: 256,
         max_workgroup_storage: 16_384,
-        max_storage_buffers: 10,
+        max_storage_buffers: 8,
         max_dispatch: 65_535,
         software,
     }

@@ -74,7 +74,7 @@ fn t_log(x: f32) -> f32 {
     return log(x);
 }
 fn t_sqrt(x: f32) -> f32 {
-    return select(sqrt(x), x, t_is_nan(x) || t_is_inf(x) && !t_negative(x));
+    return select(sqrt(x), x, t_is_nan(x) || (t_is_inf(x) && !t_negative(x)));
 }
 fn t_rsqrt(x: f32) -> f32 {
     return 1.0 / t_sqrt(x);
