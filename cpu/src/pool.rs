@@ -115,7 +115,7 @@ impl Pool {
 
     /// Calls `task(i)` once for each `i` in `0..chunks`, on several threads, and returns when all are done. Inside a
     /// chunk, a further `run` (of any pool) is done inline. A panic in a chunk comes out of `run` after all chunks
-    /// have finished; the pool stays usable.
+    /// have finished (inline, at once); the pool stays usable.
     pub fn run(&self, chunks: usize, task: &(dyn Fn(usize) + Sync)) {
         if chunks <= 1 || self.workers.is_empty() || INSIDE.get() {
             for chunk in 0..chunks {
