@@ -177,6 +177,14 @@ impl Engine {
         if rank > MAX_RANK {
             return Err(Error::op(op.name(), format!("{rank} axes are more than a tensor may have, {MAX_RANK}")));
         }
+        // Addresses are signed, and bytes too.
+        let fits = |dtype: DType, shape: &Shape| {
+            let bytes = dtype.size_in_bytes().checked_mul(shape.elem_count());
+            shape.contains(&0) || bytes.is_some_and(|b| b < isize::MAX as usize)
+        };
+        if let Some(shape) = edges.iter().map(|e| &e.view.shape).chain([&shape]).find(|s| !fits(dtype, s)) {
+            return Err(Error::op(op.name(), format!("{shape:?} of {dtype} is more than can be addressed")));
+        }
         let node = Arc::new(Node {
             engine: self.clone(),
             op,
@@ -220,9 +228,18 @@ impl Engine {
             let message = format!("{} bytes do not make {shape:?} of {dtype}", bytes.len());
             return Err(Error::op("from_bytes", message));
         }
-        let buffer = self.backend.allocate((bytes.len() as u64).max(4).next_multiple_of(16))?;
-        self.backend.write(&buffer, 0, bytes)?;
+        if dtype.is_quantized() {
+            return Err(Error::op("from_bytes", format!("{dtype} is a packed type: use upload_packed")));
+        }
+        let buffer = self.allocate(bytes)?;
         Ok(self.leaf(dtype, shape, buffer))
+    }
+
+    /// Memory that holds `bytes`, rounded up so that kernels may write whole words.
+    fn allocate(&self, bytes: &[u8]) -> Result<Buffer> {
+        let buffer = self.backend.allocate(plan::rounded(bytes.len() as u64))?;
+        self.backend.write(&buffer, 0, bytes)?;
+        Ok(buffer)
     }
 
     /// A packed weight [rows, cols] from the file's bytes.
@@ -341,8 +358,7 @@ impl Engine {
             }
         };
         let bytes = source.engine.clone().read(&source).await?;
-        let buffer = self.backend.allocate((bytes.len() as u64).max(4).next_multiple_of(16))?;
-        self.backend.write(&buffer, 0, &bytes)?;
+        let buffer = self.allocate(&bytes)?;
         let mut planner = self.planner.lock();
         let state = node.state.get_mut(&mut planner.token);
         state.buffer.get_or_insert(buffer);

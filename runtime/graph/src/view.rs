@@ -33,7 +33,8 @@ impl View {
             if dim != 1 && stride != step {
                 return false;
             }
-            step *= dim as isize;
+            // Wraps only where an axis of size 0 leaves nothing to address.
+            step = step.wrapping_mul(dim as isize);
         }
         true
     }
@@ -41,6 +42,22 @@ impl View {
     /// Whether this is the whole of a value of `elements` elements, in order.
     pub fn is_whole(&self, elements: usize) -> bool {
         self.offset == 0 && self.shape.elem_count() == elements && self.is_dense()
+    }
+
+    /// Whether every element lies within a value of `elements` elements, and no axis shows one of them twice.
+    pub fn lies_once_in(&self, elements: usize) -> bool {
+        if self.shape.elem_count() == 0 {
+            return true;
+        }
+        let (mut low, mut high) = (self.offset as i128, self.offset as i128);
+        for (&dim, &stride) in self.shape.iter().zip(&self.strides) {
+            if dim > 1 && stride == 0 {
+                return false;
+            }
+            let reach = (dim as i128 - 1) * stride as i128;
+            if reach < 0 { low += reach } else { high += reach }
+        }
+        low >= 0 && high < elements as i128
     }
 
     /// Repeats along new leading axes and along axes of size 1. `None` where the sizes do not fit.
@@ -135,7 +152,7 @@ impl View {
                 continue;
             }
             match runs.last_mut() {
-                Some((size, step)) if *step == stride * dim as isize => {
+                Some((size, step)) if *step == stride.wrapping_mul(dim as isize) => {
                     *size *= dim;
                     *step = stride;
                 }
@@ -164,7 +181,7 @@ impl View {
                 continue;
             }
             match axes.last_mut() {
-                Some(last) if last.stride == stride * size as isize => {
+                Some(last) if last.stride == stride.wrapping_mul(size as isize) => {
                     *last = Axis { size: last.size * size, step: steps[axis], stride };
                 }
                 _ => axes.push(Axis { size, step: steps[axis], stride }),

@@ -22,8 +22,10 @@ pub struct Attention {
 /// [batch, queries, heads, v width], contiguous. `mask` [batch, heads, queries, keys] (it broadcasts) is added to the scores.
 /// Query head h reads key head h / (heads / kv heads). A query that sees no key gives zeros.
 pub fn attention(q: Edge, k: Edge, v: Edge, mask: Option<Edge>, options: Attention) -> Result<Arc<Node>> {
-    let engine = same_engine("attention", &[&q, &k, &v])?.clone();
-    super::refuse_packed("attention", &[&q, &k, &v])?;
+    // Without a mask, q stands in for it.
+    let operands = [&q, &k, &v, mask.as_ref().unwrap_or(&q)];
+    let engine = same_engine("attention", &operands)?.clone();
+    super::refuse_packed("attention", &operands)?;
     let fail = |why: &str| {
         let shapes = format!("{:?}, {:?}, {:?}", q.view.shape, k.view.shape, v.view.shape);
         Error::op("attention", format!("{why}: q, k, v are {shapes}"))

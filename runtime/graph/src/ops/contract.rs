@@ -33,7 +33,7 @@ pub fn linear(x: Edge, weight: Edge, activations: Activations) -> Result<Arc<Nod
     }
     let lead = x.view.shape.rank() - 1;
     let k = x.view.shape[lead];
-    let rows: usize = x.view.shape[..lead].iter().product();
+    let rows = Shape::new(&x.view.shape[..lead]).elem_count();
     let out: Shape = x.view.shape[..lead].iter().copied().chain([weight.view.shape[0]]).collect();
     // All leading axes are rows of one product, where the view allows it.
     let flat = x.view.reshape(&Shape::new(&[rows, k]));

@@ -17,8 +17,8 @@ pub fn gather(source: Edge, ids: Edge, axis: usize) -> Result<Arc<Node>> {
         );
         return Err(Error::op("index_select", message));
     }
-    let outer: usize = shape[..axis].iter().product();
-    let inner: usize = shape[axis + 1..].iter().product();
+    let outer = Shape::new(&shape[..axis]).elem_count();
+    let inner = Shape::new(&shape[axis + 1..]).elem_count();
     let three = Shape::new(&[outer, shape[axis], inner]);
     let packed = source.node.dtype.is_quantized();
     if packed && (axis != 0 || !super::whole_rows(&source)) {
@@ -39,6 +39,9 @@ pub fn write(base: &Arc<Node>, window: View, value: Edge) -> Result<Arc<Node>> {
     if base.dtype.is_quantized() || base.dtype != value.node.dtype {
         let message = format!("cannot write {} into {}: convert with to_dtype", value.node.dtype, base.dtype);
         return Err(Error::op("slice_set", message));
+    }
+    if !window.lies_once_in(base.shape.elem_count()) {
+        return Err(Error::op("slice_set", format!("{window:?} is no window of {:?}", base.shape)));
     }
     // A value that is only shaped otherwise is written over its own axes: what computes it then fuses into the write.
     let own = (value.view.shape.elem_count() == window.shape.elem_count()

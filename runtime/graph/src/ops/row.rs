@@ -1,7 +1,7 @@
 //! Reductions and norms.
 
 use super::{binary, binary_scalar, map, refuse_packed};
-use crate::{BinaryOp, DType, Edge, Error, Node, Op, Result, Scalar, UnaryOp, kernel::RowOp};
+use crate::{BinaryOp, DType, Edge, Error, MAX_RANK, Node, Op, Result, Scalar, UnaryOp, kernel::RowOp};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
@@ -11,6 +11,9 @@ use std::sync::Arc;
 pub fn reduce(op: RowOp, x: Edge, axes: u8) -> Result<Arc<Node>> {
     refuse_packed("reduce", &[&x])?;
     let rank = x.view.shape.rank();
+    if rank > MAX_RANK {
+        return Err(Error::op("reduce", format!("{rank} axes are more than a tensor may have, {MAX_RANK}")));
+    }
     if op == RowOp::Mean && !x.node.dtype.is_float() {
         return Err(Error::op("mean", format!("{} has no mean: convert with to_dtype", x.node.dtype)));
     }
@@ -18,8 +21,8 @@ pub fn reduce(op: RowOp, x: Edge, axes: u8) -> Result<Arc<Node>> {
         (0..rank).filter(|a| axes & (1 << a) == 0).chain((0..rank).filter(|a| axes & (1 << a) != 0)).collect();
     let shape = x.view.shape.without(axes);
     let inner = rank - shape.rank();
-    let count: usize = order[rank - inner..].iter().map(|&a| x.view.shape[a]).product();
-    if count == 0 && matches!(op, RowOp::Max | RowOp::Min | RowOp::ArgMax | RowOp::ArgMin) && shape.elem_count() != 0 {
+    let nothing = order[rank - inner..].iter().any(|&a| x.view.shape[a] == 0);
+    if nothing && matches!(op, RowOp::Max | RowOp::Min | RowOp::ArgMax | RowOp::ArgMin) && shape.elem_count() != 0 {
         return Err(Error::op("reduce", format!("{op:?} over no elements of {:?}", x.view.shape)));
     }
     let dtype = match op {

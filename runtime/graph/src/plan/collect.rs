@@ -135,7 +135,7 @@ impl Collected {
             for (&dim, &stride) in view.shape.iter().zip(&view.strides).rev() {
                 axes = axes << 2 | u64::from(dim == 1) | u64::from(stride == 0) << 1;
                 dense &= dim == 1 || stride == step;
-                step *= dim as isize;
+                step = step.wrapping_mul(dim as isize);
             }
             let whole = dense && view.offset == 0 && step as usize == edge.node.shape.elem_count();
             let flags = u64::from(dense) << 53 | u64::from(whole) << 54;

@@ -499,7 +499,7 @@ pub(crate) fn half_of(view: &View, columns: usize) -> Option<u8> {
         if dim != 1 && view.strides[axis] != step {
             return None;
         }
-        step *= dim as isize;
+        step = step.wrapping_mul(dim as isize);
     }
     if width * 2 != columns || (width != 1 && view.strides[rows.len()] != 1) {
         return None;
@@ -514,8 +514,17 @@ pub(crate) fn half_of(view: &View, columns: usize) -> Option<u8> {
 /// The view of the value at the end of a path, over the axes of its first edge. `None` where it is not affine.
 pub(crate) fn resolve(c: &Collected, token: &Token, path: &Path) -> Option<View> {
     let (&(n, e), rest) = path.0.split_first()?;
-    let first = &c.edge(token, n, e).view;
-    rest.iter().try_fold(first.clone(), |outer, &(n, e)| outer.compose(&c.edge(token, n, e).view))
+    let mut view = c.edge(token, n, e).view.clone();
+    for &(n, e) in rest {
+        let inner = &c.edge(token, n, e).view;
+        if inner.is_dense() {
+            // The common case, without a new view: one axis of stride 1.
+            view.offset += inner.offset;
+        } else {
+            view = view.compose(inner)?;
+        }
+    }
+    Some(view)
 }
 
 fn distinct(loads: &[Load]) -> usize {

@@ -30,17 +30,22 @@ pub(crate) struct Layout {
     pub slots: u32,
 }
 
-/// Bytes of a value, rounded up so that kernels may write whole words.
+/// Bytes of a buffer for `exact` bytes: rounded up so that kernels may write whole words.
+pub(crate) fn rounded(exact: u64) -> u64 {
+    exact.max(4).checked_next_multiple_of(16).unwrap_or(u64::MAX)
+}
+
+/// Bytes of a value's buffer.
 pub(crate) fn bytes(c: &Collected, token: &Token, value: Value) -> u64 {
     let exact = match value {
         Value::Leaf(l) => c.leaves[l as usize].bytes(),
         Value::Node(n) | Value::Base(n) => c.nodes[n as usize].bytes(),
         Value::Copy(n, e) => {
             let edge = c.edge(token, n, e);
-            edge.view.shape.elem_count() as u64 * edge.node.dtype.size_in_bytes() as u64
+            (edge.view.shape.elem_count() as u64).saturating_mul(edge.node.dtype.size_in_bytes() as u64)
         }
     };
-    exact.max(4).next_multiple_of(16)
+    rounded(exact)
 }
 
 /// Values that lie in one buffer, from the first version to the last.

@@ -10,6 +10,7 @@ mod order;
 mod recipe;
 
 pub(crate) use collect::Collected;
+pub(crate) use memory::rounded;
 
 use crate::{Args, Backend, Buffer, Error, Kernel, Prepared, Program, Result, Scalar, Step, locked::Token};
 use draft::{Drafter, Refusal, Rules};

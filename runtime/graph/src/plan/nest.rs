@@ -39,10 +39,10 @@ impl Nest {
     /// The contiguous output.
     pub(crate) fn push_contiguous(&mut self) {
         let mut strides = [0; MAX_RANK];
-        let mut step = 1;
+        let mut step = 1i64;
         for axis in (0..self.rank).rev() {
             strides[axis] = step;
-            step *= self.dims[axis];
+            step = step.wrapping_mul(self.dims[axis]);
         }
         self.walks.push(Walk { offset: 0, strides });
     }
@@ -56,9 +56,10 @@ impl Nest {
             if dim == 1 {
                 continue;
             }
-            let merges = kept > from && self.walks.iter().all(|w| w.strides[kept - 1] == w.strides[axis] * dim);
+            let merges =
+                kept > from && self.walks.iter().all(|w| w.strides[kept - 1] == w.strides[axis].wrapping_mul(dim));
             if merges {
-                self.dims[kept - 1] *= dim;
+                self.dims[kept - 1] = self.dims[kept - 1].wrapping_mul(dim);
                 for walk in &mut self.walks {
                     walk.strides[kept - 1] = walk.strides[axis];
                 }
@@ -86,13 +87,13 @@ impl Nest {
     /// How operand `i` walks the nest.
     pub(crate) fn layout(&self, i: usize) -> Layout {
         let walk = &self.walks[i];
-        let mut step = 1;
+        let mut step = 1i64;
         let mut linear = true;
         let mut scalar = true;
         for axis in (0..self.rank).rev() {
             linear &= walk.strides[axis] == step;
             scalar &= walk.strides[axis] == 0;
-            step *= self.dims[axis];
+            step = step.wrapping_mul(self.dims[axis]);
         }
         match (linear, scalar) {
             // A single element is both; linear needs no index arithmetic either way.

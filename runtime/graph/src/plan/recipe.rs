@@ -513,12 +513,12 @@ fn contract_words(
             let walk = &nest.walks[at];
             let still = walk.strides[..batch].iter().all(|&s| s == 0);
             let [sm, sn] = tails[at];
-            let mut step = m as i64 * n;
+            let mut step = (m as i64).wrapping_mul(n);
             let linear = (n == 1 || sn == 1)
                 && (m == 1 || sm == n)
                 && (0..batch).rev().all(|axis| {
                     let fits = walk.strides[axis] == step;
-                    step *= nest.dims[axis];
+                    step = step.wrapping_mul(nest.dims[axis]);
                     fits
                 });
             class.push(match (linear, still && sm == 0 && sn == 0) {

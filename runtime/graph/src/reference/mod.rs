@@ -161,6 +161,10 @@ impl Backend for Reference {
     }
 
     fn allocate(&self, bytes: u64) -> Result<Buffer> {
+        if bytes > 1 << 40 {
+            let hint = "The reference is for tests.";
+            return Err(Error::OutOfMemory { device: self.info.name.clone(), bytes, hint });
+        }
         self.counters.lock().buffers += 1;
         // Poisoned, so that reading what was never written shows.
         Ok(Memory::buffer(vec![0xA5; bytes as usize], &self.live))

@@ -73,6 +73,7 @@ fn reductions_go_over_any_axes() {
         let around = x.unary(UnaryOp::Exp).reduce(Sum, axes).affine(0.5, 1.0);
         around.check(F32);
     }
+    x.reduce(RowOp::Sum, 0).affine(2.0, 0.0).check(F32);
     T::new(&engine, DType::F32, &[2, 0], vec![]).reduce(RowOp::Sum, 2).check(0.0);
     T::new(&engine, DType::F32, &[2, 0], vec![]).reduce(RowOp::Prod, 2).check(0.0);
     let empty = T::new(&engine, DType::F32, &[2, 0], vec![]);
@@ -291,6 +292,27 @@ fn what_does_not_fit_is_an_error_that_names_it() {
     let far = T::new(&other, DType::F32, &[2], vec![0.0; 2]).edge;
     assert!(message(ops::binary(BinaryOp::Add, f(&[2]), far)).contains("to_device"));
     assert!(engine.upload(DType::F32, Shape::new(&[3]), &[0; 8]).is_err());
+    let long = T::new(&engine, DType::F32, &[1; 8], vec![0.0]).unsqueeze(0).edge;
+    assert!(message(ops::copy(long.clone())).contains("9 axes"));
+    assert!(message(ops::reduce(RowOp::Sum, long, 1)).contains("9 axes"));
+    let huge = f(&[1]).view.broadcast_to(&Shape::new(&[1 << 40, 1 << 40])).unwrap();
+    assert!(message(ops::reduce(RowOp::Sum, Edge { view: huge, node: f(&[1]).node }, 3)).contains("addressed"));
+    let large = ops::full(&engine, Shape::new(&[1 << 50]), DType::F32, Scalar::F(0.0)).unwrap();
+    assert!(block_on(engine.read(&large)).unwrap_err().to_string().contains("out of memory"));
+    let twice = View::contiguous(Shape::new(&[1])).broadcast_to(&Shape::new(&[2])).unwrap();
+    assert!(ops::write(&f(&[4]).node, twice, f(&[1])).is_err());
+    assert!(ops::write(&f(&[4]).node, View::contiguous(Shape::new(&[5])), f(&[1])).is_err());
+    let q = || f(&[1, 2, 2, 4]);
+    let mask = Some(T::new(&other, DType::F32, &[2, 2], vec![0.0; 4]).edge);
+    let how = ops::Attention { scale: 1.0, causal: false, window: None, softcap: None };
+    assert!(message(ops::attention(q(), q(), q(), mask, how)).contains("to_device"));
+    let packed = engine.upload_packed(DType::Q8_0, 2, 64, std::sync::Arc::new(vec![0u8; 136]), 0..136).unwrap();
+    let half = Edge { view: packed.whole().view.narrow(1, 0, 32), node: packed.clone() };
+    let ids = T::new(&engine, DType::U32, &[1], vec![0.0]).edge;
+    assert!(message(ops::gather(half.clone(), ids, 0)).contains("whole rows"));
+    let wide = f(&[1, 32]);
+    assert!(message(ops::linear(wide, half, tallow_graph::kernel::Activations::F32)).contains("whole rows"));
+    assert!(message(ops::copy(packed.whole())).contains("Q8_0"));
     let base = f(&[2, 2]);
     let window = View::contiguous(Shape::new(&[2, 2]));
     let value = Edge { view: View::contiguous(Shape::new(&[3])), node: f(&[3]).node };

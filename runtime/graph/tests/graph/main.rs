@@ -1,10 +1,12 @@
 //! The graph's tests on the reference backend, one file a topic; `common` holds the model that they compare with.
 
 mod basics;
+mod choices;
 mod common;
 mod counts;
 mod decoder;
 mod memory;
 mod random;
+mod replay;
 mod threads;
 mod versions;
