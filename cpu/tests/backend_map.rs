@@ -195,7 +195,7 @@ macro_rules! integers {
         assert!(got.iter().zip(&a).all(|(&g, &a)| g == a as i8), "{d}");
         let x = floats(300);
         let e = expr(&[(Inst::Load(0), DType::F32), (Inst::Cast(0), d)]);
-        let got: Vec<$ty> = flat(&[x.clone()], e, &[]);
+        let got: Vec<$ty> = flat(std::slice::from_ref(&x), e, &[]);
         assert!(got.iter().zip(&x).all(|(&g, &x)| g == x as $ty));
     })*};
 }
@@ -440,4 +440,23 @@ fn words_that_leave_the_buffer_are_refused() {
     }
     let text = try_run(&backend, kernel(), &[vec![0; 32]], &[32], &[9, 0, 1, 0, 1], &[]).unwrap_err().to_string();
     assert!(text.contains("buffer of 8"), "{text}");
+}
+
+#[test]
+fn transposed_copies() {
+    let mut noise = Noise(8);
+    for d in [DType::U8, DType::F16, DType::F32, DType::I64] {
+        for (outer, rows, cols) in [(1i64, 16i64, 16i64), (2, 50, 33), (1, 17, 300), (3, 100, 16)] {
+            for flipped in [false, true] {
+                let backend = CpuBackend::with_threads(2).unwrap();
+                let x = noise_of(&mut noise, d, (outer * rows * cols) as usize);
+                // x is [outer, cols, rows]; the copy is [outer, rows, cols], perhaps from the last column on.
+                let (start, step) = if flipped { ((cols - 1) * rows, -rows) } else { (0, rows) };
+                let kernel = map(part(3, &[(0, d, Layout::Strided)], load(d), Layout::Linear));
+                let words = [outer, rows, cols, 0, rows * cols, cols, 1, start, rows * cols, 1, step];
+                let out = [(d, x.len() / d.size_in_bytes())];
+                check(&backend, "transposed", &kernel, &[x], &out, &words, &[], 0.0);
+            }
+        }
+    }
 }

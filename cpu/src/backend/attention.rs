@@ -134,6 +134,7 @@ impl Job<'_> {
     ///
     /// # Safety
     /// The elements are inside the operand; `memory` has room for them as f32.
+    #[allow(clippy::too_many_arguments, reason = "an operand's part is named by as much")]
     unsafe fn source<'a>(
         &self,
         block: &Block,

@@ -346,7 +346,9 @@ macro_rules! float {
                     UnaryOp::Tanh => x.tanh(),
                     UnaryOp::Erf => $erf(x),
                     UnaryOp::Gelu => {
-                        let inner = 0.797_884_560_802_865_4 * (x + 0.044715 * x * x * x);
+                        let inner = std::$ty::consts::FRAC_2_SQRT_PI
+                            * std::$ty::consts::FRAC_1_SQRT_2
+                            * (x + 0.044715 * x * x * x);
                         0.5 * x * (1.0 + inner.tanh())
                     }
                     UnaryOp::GeluErf => 0.5 * x * (1.0 + $erf(x * std::$ty::consts::FRAC_1_SQRT_2)),
@@ -416,7 +418,7 @@ fn erf_f32(x: f32) -> f32 {
 /// erf to a few units of the last place: the Maclaurin series below 2.5, a continued fraction of erfc above.
 fn erf_f64(x: f64) -> f64 {
     let a = x.abs();
-    if !(a < 6.0) {
+    if a.is_nan() || a >= 6.0 {
         return if a.is_nan() { x } else { 1f64.copysign(x) };
     }
     let value = if a < 2.5 {

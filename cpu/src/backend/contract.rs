@@ -19,6 +19,7 @@ use super::norm::normalise;
 use super::scratch::{self, FirstError};
 use super::step::StepRun;
 use super::walk::{Bound, Nest, Walker, Words, bind, block_size, elements};
+use crate::multiversion::fma;
 use crate::quant::{self, ActivationsQ8, TileMut};
 use crate::rows;
 
@@ -466,8 +467,8 @@ impl<'a> Job<'a> {
         let dtype = part.kernel.right.1;
         if k == 0 {
             for row in 0..rows {
-                // SAFETY: the tile's own rows.
                 let size = self.class.size();
+                // SAFETY: the tile's own rows.
                 unsafe { slice_mut::<u8>(out.wrapping_add(row * stride * size), cols * size) }.fill(0);
             }
             return Ok(());
@@ -564,13 +565,24 @@ impl<'a> Job<'a> {
                     let y: &mut [f32] = unsafe { slice_mut(out.wrapping_add(i * stride * 4), cols) };
                     y.fill(0.0);
                 }
-                for l in 0..k {
+                let isa = self.step.isa;
+                for l in (0..k).step_by(TOGETHER) {
                     for i in 0..rows {
                         // SAFETY: the caller's.
                         unsafe {
                             let y = slice_mut(out.wrapping_add(i * stride * 4), cols);
-                            let x = a.offset(i, l, 4).cast::<f32>().read();
-                            rows::reduce::axpy(self.step.isa, x, slice(b.offset(l, 0, 4), cols), y);
+                            let x = |l: usize| a.offset(i, l, 4).cast::<f32>().read();
+                            let row = |l: usize| slice::<f32>(b.offset(l, 0, 4), cols);
+                            if l + TOGETHER <= k {
+                                add_rows(
+                                    isa,
+                                    std::array::from_fn(|d| x(l + d)),
+                                    std::array::from_fn(|d| row(l + d)),
+                                    y,
+                                );
+                            } else {
+                                (l..k).for_each(|l| rows::reduce::axpy(isa, x(l), row(l), y));
+                            }
                         }
                     }
                 }
@@ -595,6 +607,26 @@ impl<'a> Job<'a> {
                 }
             }),
         }
+    }
+}
+
+/// Rows of a right operand stored as [k, n] that are added together: sums are read and written once for all.
+const TOGETHER: usize = 8;
+
+multiversion! {
+    /// y[j] += sum over d of x[d] * rows[d][j]; the rows are as long as y.
+    fn add_rows(x: [f32; TOGETHER], rows: [&[f32]; TOGETHER], y: &mut [f32]) = add_rows_body;
+}
+
+#[inline(always)]
+fn add_rows_body<const FMA: bool>(x: [f32; TOGETHER], rows: [&[f32]; TOGETHER], y: &mut [f32]) {
+    let rows = rows.map(|row| &row[..y.len()]);
+    for j in 0..y.len() {
+        let mut sum = y[j];
+        for d in 0..TOGETHER {
+            sum = fma::<FMA>(x[d], rows[d][j], sum);
+        }
+        y[j] = sum;
     }
 }
 

@@ -38,8 +38,7 @@ pub(crate) unsafe fn slice_mut<'a, T>(at: *mut u8, n: usize) -> &'a mut [T] {
 pub(crate) unsafe fn run(isa: Isa, code: &[Code], places: &[*mut u8], n: usize) {
     for code in code {
         let at = |place: u16| places[usize::from(place)];
-        // SAFETY (all of this block): the caller's, and `Block::compile` gives an instruction an output that is none of
-        // its arguments.
+        // SAFETY: the caller's, and `Block::compile` gives an instruction an output that is none of its arguments.
         unsafe {
             match code.op {
                 Op::Copy => std::ptr::copy_nonoverlapping(at(code.a), at(code.out), n * code.class.size()),

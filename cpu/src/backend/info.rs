@@ -34,7 +34,7 @@ fn brand() -> String {
     if __cpuid(0x8000_0000).eax < 0x8000_0004 {
         return String::new();
     }
-    let leaves = (0x8000_0002u32..=0x8000_0004).map(|leaf| __cpuid(leaf));
+    let leaves = (0x8000_0002u32..=0x8000_0004).map(__cpuid);
     let bytes: Vec<u8> = leaves.flat_map(|r| [r.eax, r.ebx, r.ecx, r.edx]).flat_map(u32::to_le_bytes).collect();
     let text = String::from_utf8_lossy(&bytes);
     text.trim_matches(|c: char| c == '\0' || c.is_whitespace()).to_owned()

@@ -115,6 +115,8 @@ pub(crate) struct Walker<'a> {
     step: usize,
     /// Elements of a register.
     capacity: usize,
+    /// Whether the nest is so large that the next block is asked for while this one is computed.
+    ahead: bool,
     /// Whether operands that are said to be linear are so in this nest.
     linear: bool,
     /// Whether some operand needs the position in the nest, not only the linear index.
@@ -156,7 +158,8 @@ impl<'a> Walker<'a> {
         let step = (block * 8).next_multiple_of(64);
         let places: SmallVec<[*mut u8; 32]> =
             (0..nest.block.places).map(|place| registers.wrapping_add((place + 1) * step)).collect();
-        let mut walker = Walker { nest, places, registers, step, capacity: block, linear, strided: !linear };
+        let mut walker =
+            Walker { nest, places, registers, step, capacity: block, ahead: false, linear, strided: !linear };
         for &(number, class, place) in &nest.block.params {
             let scalar = *nest
                 .scalars
@@ -233,6 +236,12 @@ impl<'a> Walker<'a> {
         place
     }
 
+    /// Says that the nest is too large for the caches: blocks are then asked for ahead of time, because between the
+    /// short bursts of loads the processor sees no stream to follow.
+    pub fn look_ahead(&mut self) {
+        self.ahead = self.nest.block.code.len() > 1;
+    }
+
     /// Elements that a run may have.
     pub fn capacity(&self) -> usize {
         self.capacity
@@ -284,6 +293,9 @@ impl<'a> Walker<'a> {
             let from = bound.at.wrapping_add(at * load.dtype.size_in_bytes());
             if load.class.is_stored_as(load.dtype) {
                 self.places[place] = from;
+                if self.ahead {
+                    prefetch(from, n * load.class.size());
+                }
             } else {
                 let out = self.register(place);
                 // SAFETY: the operand's elements are inside its buffer, the register has room.
@@ -321,8 +333,8 @@ impl<'a> Walker<'a> {
         // One element for all: a nest of no axes.
         let sizes = if load.layout == Layout::Scalar { &[] } else { self.nest.sizes };
         if load.input.is_none() {
-            // SAFETY: the register has room for `n` elements of the class.
             with_class!(load.class, T => {
+                // SAFETY: the register has room for `n` elements of the class.
                 let out = unsafe { slice_mut::<T>(out, n) };
                 pieces(sizes, bound.strides, index, n, |from, offset, stride, count| {
                     for (i, out) in out[from..from + count].iter_mut().enumerate() {
@@ -358,6 +370,22 @@ impl<'a> Walker<'a> {
     fn staging(&self) -> *mut u8 {
         self.registers
     }
+}
+
+/// Elements of a nest that are more than the caches hold.
+const LARGE: usize = 256 << 10;
+
+/// Asks for the `bytes` bytes that follow `bytes` bytes at `from`.
+#[inline(always)]
+fn prefetch(from: *const u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..bytes).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every x86-64 processor has the instruction, and an address that is not there is ignored.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(bytes + line).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (from, bytes);
 }
 
 fn dot(index: &[usize], strides: &[i64]) -> i64 {
@@ -461,6 +489,9 @@ pub(crate) unsafe fn run_range(
     scratch::with(scratch::REGISTERS, Walker::scratch(code, size), |registers| {
         // SAFETY: the scratch memory is this call's own.
         let mut walker = unsafe { Walker::new(nest, registers, size)? };
+        if to - from >= LARGE {
+            walker.look_ahead();
+        }
         let mut at = from;
         while at < to {
             let row = if by_rows { inner - at % inner } else { usize::MAX };
@@ -484,6 +515,9 @@ impl Walker<'_> {
         let native = code.class.is_stored_as(dtype);
         if layout == Layout::Linear {
             let out = output.at.wrapping_add(at * element);
+            if self.ahead {
+                prefetch(out, n * element);
+            }
             // SAFETY: `bind` checked the output's nest against its buffer; the rest is the caller's.
             unsafe {
                 if native {
