@@ -63,3 +63,12 @@ pub fn error_to_rms(got: &[f32], want: &[f32]) -> f64 {
     });
     worst / rms.max(1e-30)
 }
+
+/// The documents' examples, run as tests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../README.md")]
+    pub struct Readme;
+    #[doc = include_str!("../../docs/guide.md")]
+    pub struct Guide;
+}
