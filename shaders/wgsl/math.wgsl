@@ -85,8 +85,8 @@ fn t_sigmoid(x: f32) -> f32 {
     return select(value, x, t_is_nan(x));
 }
 fn t_silu(x: f32) -> f32 {
-    // -inf * 0 would be NaN.
-    return select(x * t_sigmoid(x), -0.0, t_is_inf(x) && t_negative(x));
+    // -inf * 0 is NaN, as the formula has it.
+    return select(x * t_sigmoid(x), t_nan(), t_is_inf(x) && t_negative(x));
 }
 fn t_tanh(x: f32) -> f32 {
     let a = abs(x);
@@ -133,19 +133,23 @@ fn t_erf(x: f32) -> f32 {
     let value = select(select(large, -large, x < 0.0), t_erf_small(x), a <= 1.0);
     return select(value, x, t_is_nan(x));
 }
+// Below `low` a GELU is 0; at -inf the formula gives NaN.
+fn t_gelu_ends(value: f32, x: f32, low: f32) -> f32 {
+    return select(select(value, -0.0, x < low), t_nan(), t_is_nan(x) || (t_is_inf(x) && t_negative(x)));
+}
 // By erfc where x is negative: 1 + erf would cancel.
 fn t_gelu_erf(x: f32) -> f32 {
     let a = abs(x) * 0.7071067811865476;
     let upper = select(0.5 * t_erfc_large(min(a, 10.0)), 0.5 - 0.5 * t_erf_small(a), a <= 1.0);
     let value = x * select(1.0 - upper, upper, x < 0.0);
-    return select(select(value, -0.0, x < -14.2), x, t_is_nan(x));
+    return t_gelu_ends(value, x, -14.2);
 }
 // (1 + tanh u) / 2 = 1 / (1 + e^(-2u)).
 fn t_gelu(x: f32) -> f32 {
     let kept = clamp(x, -20.0, 20.0);
     let u = 0.7978845608028654 * (kept + 0.044715 * kept * kept * kept);
     let value = x * t_sigmoid(2.0 * u);
-    return select(select(value, -0.0, x < -20.0), x, t_is_nan(x));
+    return t_gelu_ends(value, x, -20.0);
 }
 fn t_pow(x: f32, y: f32) -> f32 {
     if (y == 0.0 || x == 1.0) {

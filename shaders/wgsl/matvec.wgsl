@@ -25,24 +25,29 @@ fn part${p}(group: u32, lid: u32) {
     let row_${i} = left + ${i}u * ${LEFT_M};
 //#end
 //#if PROLOGUE
-//#for i M
-    var mean_${i} = 0.0;
-    var scale_${i} = 0.0;
-    if (${i}u < m) {
+    var means: array<f32, ${M}>;
+    var scales: array<f32, ${M}>;
+    for (var i = 0u; i < m; i++) {
+        let row = left + i * ${LEFT_M};
+        var mean = 0.0;
 //#if LAYER
         var sum = 0.0;
         for (var k = ${FIRST}; k < depth; k += ${STRIDE}u) {
-            sum += x1(row_${i}, k);
+            sum += x1(row, k);
         }
-        mean_${i} = all_sum(sum, lid) / f32(depth);
+        mean = all_sum(sum, lid) / f32(depth);
 //#endif
         var squares = 0.0;
         for (var k = ${FIRST}; k < depth; k += ${STRIDE}u) {
-            let x = x1(row_${i}, k) - mean_${i};
+            let x = x1(row, k) - mean;
             squares += x * x;
         }
-        scale_${i} = 1.0 / sqrt(all_sum(squares, lid) / f32(depth) + ${EPS});
+        means[i] = mean;
+        scales[i] = 1.0 / sqrt(all_sum(squares, lid) / f32(depth) + ${EPS});
     }
+//#for i M
+    let mean_${i} = means[${i}];
+    let scale_${i} = scales[${i}];
 //#end
 //#endif
 //#if NVEC
@@ -64,11 +69,22 @@ fn part${p}(group: u32, lid: u32) {
 //#end
 //#end
     for (var k = slice * ${UNIT}u; k < depth; k += ${S}u * ${UNIT}u) {
+//#if PROLOGUE
+//#for u UNITS
+        let gain_${u} = gain8(k + ${u}u * 8u);
+        let shift_${u} = shift8(k + ${u}u * 8u);
+//#end
+//#endif
 //#if Q8
 //#for i M
         if (${i}u < m) {
 //#if PROLOGUE
-            let x = round8(prepare(x8(row_${i}, k), k, mean_${i}, scale_${i}), prepare(x8(row_${i}, k + 8u), k + 8u, mean_${i}, scale_${i}), prepare(x8(row_${i}, k + 16u), k + 16u, mean_${i}, scale_${i}), prepare(x8(row_${i}, k + 24u), k + 24u, mean_${i}, scale_${i}));
+            let x = round8(
+                prepare(x8(row_${i}, k), gain_0, shift_0, mean_${i}, scale_${i}),
+                prepare(x8(row_${i}, k + 8u), gain_1, shift_1, mean_${i}, scale_${i}),
+                prepare(x8(row_${i}, k + 16u), gain_2, shift_2, mean_${i}, scale_${i}),
+                prepare(x8(row_${i}, k + 24u), gain_3, shift_3, mean_${i}, scale_${i}),
+            );
 //#else
             let x = round8(x8(row_${i}, k), x8(row_${i}, k + 8u), x8(row_${i}, k + 16u), x8(row_${i}, k + 24u));
 //#endif
@@ -98,7 +114,7 @@ fn part${p}(group: u32, lid: u32) {
 //#for i M
         if (${i}u < m) {
 //#if PROLOGUE
-            let x = prepare(x8(row_${i}, k), k, mean_${i}, scale_${i});
+            let x = prepare(x8(row_${i}, k), gain_0, shift_0, mean_${i}, scale_${i});
 //#else
             let x = x8(row_${i}, k);
 //#endif

@@ -142,14 +142,19 @@ fn row(r: u32, lid: u32) {
     for (var j = lid; j < n; j += ${STEP}u) {
         sum += before(j);
     }
-    let mean = meet(sum, lid) / f32(n);
-    // A second pass: the difference of two means of squares would cancel.
+    let near = meet(sum, lid) / f32(n);
+    // A second pass: the difference of two means of squares would cancel. It also corrects the mean, which is rounded in
+    // a sum of large numbers.
+    var rest = 0.0;
     var squares = 0.0;
     for (var j = lid; j < n; j += ${STEP}u) {
-        let x = before(j) - mean;
+        let x = before(j) - near;
+        rest += x;
         squares += x * x;
     }
-    let scale = 1.0 / sqrt(meet(squares, lid) / f32(n) + ${EPS});
+    rest = meet(rest, lid) / f32(n);
+    let mean = near + rest;
+    let scale = 1.0 / sqrt(max(meet(squares, lid) / f32(n) - rest * rest, 0.0) + ${EPS});
     for (var j = lid; j < n; j += ${STEP}u) {
         finish(r, j, (before(j) - mean) * scale);
     }

@@ -308,7 +308,7 @@ pub fn shader(kernel: &ContractKernel, implementation: u32, target: &Target) -> 
         if many && implementation != SERIAL {
             defines.set("COLUMN", if q8 { "mine" } else { "lid / 4u" }).set("UNIT", if q8 { "0u" } else { "lid % 4u" });
         } else {
-            defines.set("UNIT", if q8 { 32 } else { 8 });
+            defines.set("UNIT", if q8 { 32 } else { 8 }).set("UNITS", if q8 { 4 } else { 1 });
         }
         let template = match (many, implementation) {
             (true, SERIAL) => "matmul_serial.wgsl",
@@ -404,30 +404,25 @@ fn left_code(code: &mut Code, body: &mut String, kernel: &ContractKernel, at: &W
             code.load4(input, dtype)
         })?;
     if let Some(Prologue { weight, bias, .. }) = &kernel.prologue {
-        let mut text =
-            "fn prepare(x: W8, k: u32, mean: f32, scale: f32) -> W8 {\n    var r = W8((x.a - mean) * scale, (x.b - \
-                        mean) * scale);\n"
-                .to_string();
-        for (name, operand, offset, symbol) in [("gain", weight, 0, "*"), ("shift", bias, 1, "+")] {
-            let Some((input, dtype)) = *operand else { continue };
-            let load = code.load(input, dtype)?;
-            let _ = write!(
-                body,
-                "fn {name}(k: u32) -> f32 {{\n    if (k >= {depth}) {{\n        return 0.0;\n    }}\n    return {load}({} + \
-                 k);\n}}\n",
-                param(at.prologue + offset)
-            );
-            let four =
-                |from: usize| (from..from + 4).map(|j| format!("{name}(k + {j}u)")).collect::<Vec<_>>().join(", ");
-            let _ = write!(
-                text,
-                "    r.a = r.a {symbol} vec4<f32>({});\n    r.b = r.b {symbol} vec4<f32>({});\n",
-                four(0),
-                four(4)
-            );
+        // Without a weight the gain is 1, past the end of the row too: weights there are 0.
+        for (name, operand, offset, none) in [("gain", weight, 0, "1.0"), ("shift", bias, 1, "0.0")] {
+            let value = match *operand {
+                None => none.to_string(),
+                Some((input, dtype)) => {
+                    let load = code.load(input, dtype)?;
+                    let _ = write!(
+                        body,
+                        "fn {name}(k: u32) -> f32 {{\n    if (k >= {depth}) {{\n        return 0.0;\n    }}\n    return \
+                         {load}({} + k);\n}}\n",
+                        param(at.prologue + offset)
+                    );
+                    format!("{name}(k + #)")
+                }
+            };
+            *body += &eight(&format!("{name}8(k: u32)"), &depth, false, "", &value, || Ok(String::new()))?;
         }
-        *body += &text;
-        *body += "    return r;\n}\n";
+        *body += "fn prepare(x: W8, gain: W8, shift: W8, mean: f32, scale: f32) -> W8 {\n    return W8((x.a - mean) * scale * gain.a \
+                  + shift.a, (x.b - mean) * scale * gain.b + shift.b);\n}\n";
     }
     Ok(())
 }
