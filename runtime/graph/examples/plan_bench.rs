@@ -105,7 +105,7 @@ fn main() -> Result<()> {
     let report = |name: &str, nodes: usize, (build, run): (f64, f64)| {
         println!("{name:<34} {nodes:>5} nodes  build {build:>8.2} us  plan and encode {run:>8.2} us");
     };
-    let timed = |node: &dyn Fn() -> Result<Arc<tallow_graph::Node>>| -> Result<(f64, f64)> {
+    let timed = |node: &mut dyn FnMut() -> Result<Arc<tallow_graph::Node>>| -> Result<(f64, f64)> {
         let start = Instant::now();
         let node = node()?;
         let built = start.elapsed();
@@ -127,32 +127,30 @@ fn main() -> Result<()> {
     };
     for joined in [true, false] {
         let mut model = Decoder::new(&engine, Config { joined, ..config }, 1)?;
-        let mut step = |ids: &[u32]| -> Result<(f64, f64)> {
-            let start = Instant::now();
-            let logits = model.step(ids)?;
-            let built = start.elapsed();
-            engine.try_realize(&[logits])?;
-            Ok((built.as_secs_f64() * 1e6, (start.elapsed() - built).as_secs_f64() * 1e6))
-        };
+        let nodes = 30 * if joined { 20 } else { 23 } + 4;
+        let mut step = |ids: &[u32]| timed(&mut || model.step(ids));
         let first = step(&[1, 2, 3, 4, 5])?;
-        report("prefill, first time", 0, first);
+        report("prefill, first time", nodes, first);
         let first = step(&[1])?;
-        report("decode, first time", 0, first);
+        report("decode, first time", nodes, first);
         let planned = engine.plan_counters();
         let warm = best(1000, || step(&[1]))?;
-        let nodes = 30 * if joined { 20 } else { 23 } + 4;
         report("decode, warm", nodes, warm);
         let now = engine.plan_counters();
         assert_eq!(now.planned, planned.planned, "a warm step is replayed");
         println!("  {} kernels a token", (now.steps - planned.steps) / (now.rounds - planned.rounds));
     }
 
+    // A graph of ten times the size, planned once: growth should be linear.
+    let mut deep = Decoder::new(&engine, Config { layers: 300, ..config }, 1)?;
+    report("decode of 300 layers, first time", 300 * 20 + 4, timed(&mut || deep.step(&[1]))?);
+
     let zeros =
         |dims: &[usize]| engine.upload(DType::F32, Shape::new(dims), &vec![0; dims.iter().product::<usize>() * 4]);
     let (a, b) = (zeros(&[2, 2])?, zeros(&[2, 2])?);
-    let add = || ops::binary(BinaryOp::Add, a.whole(), b.whole());
-    report("2 x 2 add, warm", 1, best(100_000, || timed(&add))?);
-    let chain = || (0..100).try_fold(a.clone(), |x, _| ops::binary(BinaryOp::Add, x.whole(), b.whole()));
-    report("chain of 100 adds, warm", 100, best(10_000, || timed(&chain))?);
+    let mut add = || ops::binary(BinaryOp::Add, a.whole(), b.whole());
+    report("2 x 2 add, warm", 1, best(100_000, || timed(&mut add))?);
+    let mut chain = || (0..100).try_fold(a.clone(), |x, _| ops::binary(BinaryOp::Add, x.whole(), b.whole()));
+    report("chain of 100 adds, warm", 100, best(10_000, || timed(&mut chain))?);
     Ok(())
 }

@@ -511,17 +511,16 @@ pub(crate) fn half_of(view: &View, columns: usize) -> Option<u8> {
     }
 }
 
-/// The view of the value at the end of a path, over the axes of its first edge. `None` where it is not affine.
+/// The view of the value at the end of a path, over the axes of its first edge. `None` where it is not affine. Composed
+/// from the value upwards, as fusion goes: not every order finds an affine map that exists.
 pub(crate) fn resolve(c: &Collected, token: &Token, path: &Path) -> Option<View> {
-    let (&(n, e), rest) = path.0.split_first()?;
+    let (&(n, e), rest) = path.0.split_last()?;
     let mut view = c.edge(token, n, e).view.clone();
-    for &(n, e) in rest {
-        let inner = &c.edge(token, n, e).view;
-        if inner.is_dense() {
-            // The common case, without a new view: one axis of stride 1.
-            view.offset += inner.offset;
-        } else {
-            view = view.compose(inner)?;
+    for &(n, e) in rest.iter().rev() {
+        let outer = &c.edge(token, n, e).view;
+        // Most maps read the whole of what they read.
+        if outer.offset != 0 || outer.shape != view.shape || !outer.is_dense() {
+            view = outer.compose(&view)?;
         }
     }
     Some(view)

@@ -227,11 +227,14 @@ impl<'a> Emitter<'a> {
                 // Equal by structure, not by chance of this round's sizes.
                 && left.view.is_whole(left.node.shape.elem_count())
                 && own_right.node.dtype == its_right.node.dtype;
+            if !same || self.learned.refused.contains(&Refusal::Group(other.head)) {
+                continue;
+            }
             let apart = group.iter().all(|&g| {
                 let g = &self.drafts.steps[g as usize];
                 !self.reaches(other.tail, g.tail) && !self.reaches(g.tail, other.tail)
             });
-            if same && apart && !self.learned.refused.contains(&Refusal::Group(other.head)) {
+            if apart {
                 group.push(t);
             }
         }
