@@ -86,7 +86,7 @@ fn t_sigmoid(x: f32) -> f32 {
 }
 fn t_silu(x: f32) -> f32 {
     // -inf * 0 is NaN, as the formula has it.
-    return select(x * t_sigmoid(x), t_nan(), t_is_inf(x) && t_negative(x));
+    return select(select(x * t_sigmoid(x), -0.0, x < -104.0), t_nan(), t_is_nan(x) || (t_is_inf(x) && t_negative(x)));
 }
 fn t_tanh(x: f32) -> f32 {
     let a = abs(x);

@@ -76,6 +76,12 @@ fn part${p}(group: u32, lid: u32) {
 //#end
 //#endif
 //#if Q8
+//#for c CT
+        let w_${c} = wq_${p}(right_${c}, depth, k);
+//#if PAIR
+        let v_${c} = wq_${p}(other_${c}, depth, k);
+//#endif
+//#end
 //#for i M
         if (${i}u < m) {
 //#if PROLOGUE
@@ -89,9 +95,9 @@ fn part${p}(group: u32, lid: u32) {
             let x = round8(x8(row_${i}, k), x8(row_${i}, k + 8u), x8(row_${i}, k + 16u), x8(row_${i}, k + 24u));
 //#endif
 //#for c CT
-            a_${i}_${c} += product8(x, wq_${p}(right_${c}, depth, k));
+            a_${i}_${c} += product8(x, w_${c});
 //#if PAIR
-            b_${i}_${c} += product8(x, wq_${p}(other_${c}, depth, k));
+            b_${i}_${c} += product8(x, v_${c});
 //#endif
 //#end
         }

@@ -225,8 +225,12 @@ pub fn check_against(
     let implementations = device.lower(kernel, words);
     assert!(!implementations.is_empty(), "{name}: no implementation");
     for implementation in implementations {
+        let start = std::time::Instant::now();
         let got = run(device, implementation.id, kernel, inputs, &before, words, scalars);
         let got = got.unwrap_or_else(|error| panic!("{name} #{}: {error}", implementation.id));
+        if std::env::var_os("TALLOW_TIMES").is_some() {
+            eprintln!("{:6.2} s  {name} #{}", start.elapsed().as_secs_f64(), implementation.id);
+        }
         for ((got, want), &(dtype, _)) in got.iter().zip(want).zip(outputs) {
             compare(&format!("{name} #{}", implementation.id), dtype, got, want, tolerance);
         }
