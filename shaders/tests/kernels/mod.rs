@@ -151,7 +151,7 @@ fn maps() -> Vec<Case> {
         output: Layout::Linear,
     };
     let parts = smallvec![part(0, DType::F16, true), part(1, DType::F32, false), part(1, DType::F32, true)];
-    let words = vec![8, 0, 1, 0, 1, 0, 0].repeat(3);
+    let words = [8, 0, 1, 0, 1, 0, 0].repeat(3);
     all.push(("parts".into(), Kernel::Map(MapKernel { parts }), words));
     all
 }
