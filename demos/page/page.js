@@ -1,7 +1,7 @@
 // The page: fields and buttons, and what they show. The work is done in a worker; see engine.js.
 //
-// Options come from the address as well: ?device=webgpu|cpu, temperature, maxTokens, seed, chat=0, activations=q8,
-// model=ADDRESS, prompt=TEXT. `window.__tallow` tells tests and the curious what the page is doing.
+// Options come from the page's address as well: ?device=webgpu|cpu, temperature, maxTokens, seed, chat=0,
+// activations=q8, model=ADDRESS, prompt=TEXT. `window.__tallow` tells tests and the curious what the page is doing.
 
 /** The file that is offered first: SmolLM2-135M-Instruct, 98 MB, at a fixed revision. */
 const DEFAULT_MODEL =
@@ -24,6 +24,8 @@ const addresses = {
 let engine = null;
 /** Whether a model is being loaded now. */
 let loading = false;
+/** Whether the visitor gave that up. */
+let cancelled = false;
 /** Whether the engine's worker has loaded anything: the next model gets a fresh one. */
 let used = false;
 
@@ -51,7 +53,10 @@ function listen() {
   element('model-file').addEventListener('change', ({ target }) => {
     if (target.files.length > 0) load({ file: target.files[0] });
   });
-  element('cancel').addEventListener('click', () => engine.close());
+  element('cancel').addEventListener('click', () => {
+    cancelled = true;
+    engine.close();
+  });
   element('prompt-form').addEventListener('submit', (event) => {
     event.preventDefault();
     generate();
@@ -99,6 +104,7 @@ function showNote(text) {
 async function load(source) {
   if (loading) return;
   loading = true;
+  cancelled = false;
   Object.assign(state, { ready: false, error: null, device: null });
   showNote('');
   showDevice(null);
@@ -108,9 +114,8 @@ async function load(source) {
   if (used) freshEngine();
   used = true;
   try {
-    if (source.url === '') throw new Error('Type the address of a GGUF file, or pick a file.');
+    const url = source.file ? undefined : modelAddress(source.url);
     const wanted = await wantedDevice();
-    const url = source.url === undefined ? undefined : address(source.url);
     const activations = query.get('activations') ?? undefined;
     const start = performance.now();
     const loaded = await engine.call('load', { ...source, url, wanted, options: { activations } }, (event) => {
@@ -123,7 +128,8 @@ async function load(source) {
     if (!info.chat) element('chat').checked = false;
     element('chat').disabled = !info.chat;
     showMemory(memory);
-    showStatus(`Ready after ${seconds} s: ${info.layers} layers, context of ${info.context} tokens.${note ? ` ${note}` : ''}`);
+    const words = `Ready after ${seconds} s: ${info.layers} layers, context of ${info.context} tokens.`;
+    showStatus(note === null ? words : `${words} ${note}`);
     element('output').dataset.hint = 'Type a prompt, and the text appears here.';
     state.ready = true;
     // Only the page may ask the browser not to clear its storage by itself.
@@ -131,13 +137,23 @@ async function load(source) {
     showStored();
   } catch (error) {
     element('progress').value = 0;
-    fail(error, 'status');
+    if (cancelled) showStatus('Cancelled.');
+    else fail(error, 'status');
     showDevice(null);
     freshEngine();
   } finally {
     loading = false;
     element('model-file').value = '';
     showControls();
+  }
+}
+
+function modelAddress(text) {
+  if (text === '') throw new Error('Type the address of a GGUF file, or pick a file.');
+  try {
+    return address(text);
+  } catch {
+    throw new Error(`${text} is no address. One begins with https://`);
   }
 }
 
@@ -180,7 +196,10 @@ async function generate() {
     fail(error, 'run-status');
     // After a lost device or a bug the worker cannot go on; one that merely refused a prompt can.
     const alive = await engine.call('stored').then(() => true, () => false);
-    if (!alive) state.ready = false;
+    if (!alive) {
+      state.ready = false;
+      showStatus('The worker has ended: load the model again.', true);
+    }
   } finally {
     state.generating = false;
     output.removeAttribute('aria-busy');
@@ -258,7 +277,8 @@ function showProgress({ loaded, total, from }) {
 
 function showSpeed(tokens, { firstTokenMs, tokensPerSecond }) {
   const words = [`${tokens} ${tokens === 1 ? 'token' : 'tokens'}`];
-  if (tokensPerSecond !== null && tokensPerSecond !== undefined) words.unshift(`${tokensPerSecond.toFixed(1)} tokens/s`);
+  // One token alone has no speed.
+  if (typeof tokensPerSecond === 'number') words.unshift(`${tokensPerSecond.toFixed(1)} tokens/s`);
   if (firstTokenMs !== undefined) words.push(`first after ${(firstTokenMs / 1000).toFixed(2)} s`);
   element('speed').textContent = words.join(' · ');
 }

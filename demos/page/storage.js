@@ -1,8 +1,8 @@
 // Keeps model files in the browser for the next visit. Runs in the worker.
 //
-// Two places, one interface: the Origin Private File System where it can be written as a stream, else the Cache API, else
-// nothing is kept. In both, a file counts only once it is whole: the file system's data lies under a name of its own
-// until a marker that names it is written, and a cache takes a response only when its body has ended.
+// Two places, one interface: the Origin Private File System where it can be written as a stream, else the Cache API;
+// else nothing is kept. In both, a file counts only once it is whole: in the file system, data counts when a marker
+// that names it has been written, and a cache takes a response only when its body has ended.
 
 const FOLDER = 'tallow-models';
 const SLICE = 4 << 20;

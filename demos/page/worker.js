@@ -56,7 +56,7 @@ const calls = {
         }
       }
       if (source.size !== null && loaded !== source.size) {
-        throw new Error(`The download broke off after ${loaded} of ${source.size} bytes. Load it again.`);
+        throw new Error(brokeOff(loaded));
       }
       report({ progress: { loaded, total: loaded, from } });
       model = await loader.finish();
@@ -114,7 +114,7 @@ async function download(url) {
   try {
     response = await fetch(url);
   } catch {
-    throw new Error(`${url} cannot be reached: there is no connection, or its server does not let other sites read it.`);
+    throw new Error(`${url} cannot be reached: no connection, or its server does not let other sites read the file.`);
   }
   if (!response.ok) {
     const meaning = { 401: 'access denied', 403: 'access denied', 404: 'not found' }[response.status];
@@ -125,13 +125,21 @@ async function download(url) {
   return { size: length === null ? null : Number(length), chunks: chunksOf(response.body) };
 }
 
-/** A stream's chunks (`for await` over the stream itself is not everywhere). */
+function brokeOff(loaded) {
+  return `The connection broke off after ${(loaded / 1e6).toFixed(1)} MB. Load it again.`;
+}
+
+/** A download's chunks (`for await` over the stream itself is not everywhere). */
 async function* chunksOf(stream) {
   const reader = stream.getReader();
+  let loaded = 0;
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch(() => {
+        throw new Error(brokeOff(loaded));
+      });
       if (done) return;
+      loaded += value.length;
       yield value;
     }
   } finally {
