@@ -4,6 +4,7 @@
 
 mod answer;
 mod commands;
+mod environment;
 mod failure;
 mod interrupt;
 mod memory;
@@ -34,6 +35,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    environment::quiet_without_display();
     let cli = Cli::parse();
     let done = interrupt::install().and_then(|()| match cli.command {
         Command::Run(run) => run.execute(),
