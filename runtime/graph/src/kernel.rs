@@ -186,7 +186,8 @@ pub struct ContractKernel {
     pub left_rows: bool,
     /// The class of m.
     pub rows: RowClass,
-    /// k, every offset and every stride other than the unit ones are multiples of 4.
+    /// k, and of the left and right operands every offset and every stride other than the unit ones, are multiples of 4
+    /// (strides of axes of one element do not count, nor do the epilogues' operands).
     pub vector: bool,
     /// Applied to the left operand's rows.
     pub prologue: Option<Prologue>,

@@ -101,7 +101,8 @@ impl UnaryOp {
     }
 }
 
-/// Operations of two operands of one dtype. Integers wrap; integer division by zero gives zero.
+/// Operations of two operands of one dtype. Integers wrap; integer division by zero gives zero; an integer to a negative
+/// power gives 1 / x^|y|, truncated (0 for 0).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are the documentation")]
@@ -141,7 +142,7 @@ pub enum MapOp {
     Compare(CompareOp),
     /// condition (U8, nonzero is true), then, else
     Where,
-    /// to the node's dtype: to integers by truncation toward zero, saturating, NaN to 0
+    /// to the node's dtype: floats to integers by truncation toward zero, saturating, NaN to 0; integers to integers wrap
     Cast,
     /// x * scalar 0 + scalar 1, computed in the node's dtype (two roundings or one: not specified)
     Affine,

@@ -121,8 +121,11 @@ impl View {
     }
 
     /// The same elements in the same order under another shape, or `None` where no affine map expresses it (then a copy
-    /// is needed). The element counts must be equal.
+    /// is needed) or the element counts differ.
     pub fn reshape(&self, shape: &Shape) -> Option<View> {
+        if self.shape.elem_count() != shape.elem_count() {
+            return None;
+        }
         if self.shape.elem_count() == 0 || self.is_dense() {
             return Some(View { offset: self.offset, shape: shape.clone(), strides: shape.contiguous_strides() });
         }

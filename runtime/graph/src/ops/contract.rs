@@ -1,7 +1,10 @@
 //! Matrix products.
 
 use super::same_engine;
-use crate::{DType, Edge, Error, Node, Op, Result, Shape, kernel::Activations};
+use crate::{
+    BinaryOp, DType, Edge, Error, Node, Op, Result, Shape,
+    kernel::{Activations, RowOp},
+};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
@@ -17,7 +20,8 @@ pub fn matmul(a: Edge, b: Edge) -> Result<Arc<Node>> {
     contract(a, b, dtype, Activations::F32)
 }
 
-/// x [..., k] times the transpose of a weight [n, k], plain or packed -> [..., n]. The result has x's dtype.
+/// x [..., k] times the transpose of a weight [n, k], plain or packed. The node's shape is [rows, n], all leading axes of x
+/// as rows: view it as [..., n]. The result has x's dtype.
 pub fn linear(x: Edge, weight: Edge, activations: Activations) -> Result<Arc<Node>> {
     if weight.view.shape.rank() != 2 || x.view.shape.rank() == 0 {
         let message =
@@ -34,7 +38,6 @@ pub fn linear(x: Edge, weight: Edge, activations: Activations) -> Result<Arc<Nod
     let lead = x.view.shape.rank() - 1;
     let k = x.view.shape[lead];
     let rows = Shape::new(&x.view.shape[..lead]).elem_count();
-    let out: Shape = x.view.shape[..lead].iter().copied().chain([weight.view.shape[0]]).collect();
     // All leading axes are rows of one product, where the view allows it.
     let flat = x.view.reshape(&Shape::new(&[rows, k]));
     let dtype = x.node.dtype;
@@ -47,9 +50,7 @@ pub fn linear(x: Edge, weight: Edge, activations: Activations) -> Result<Arc<Nod
         }
     };
     let right = Edge { view: weight.view.permute(&[1, 0]), node: weight.node };
-    let node = contract(x, right, dtype, activations)?;
-    debug_assert_eq!(node.shape.elem_count(), out.elem_count());
-    Ok(node)
+    contract(x, right, dtype, activations)
 }
 
 fn contract(a: Edge, b: Edge, dtype: DType, activations: Activations) -> Result<Arc<Node>> {
@@ -69,6 +70,22 @@ fn contract(a: Edge, b: Edge, dtype: DType, activations: Activations) -> Result<
     let (m, k, n) = (sa[ra - 2], sa[ra - 1], sb[rb - 1]);
     let left = a.view.broadcast_to(&with([m, k])).ok_or_else(|| fail("the leading axes do not broadcast"))?;
     let right = b.view.broadcast_to(&with([k, n])).ok_or_else(|| fail("the leading axes do not broadcast"))?;
+    if !b.node.dtype.is_quantized() && !engine.backend().runs(Op::Contract { activations }, dtype) {
+        return decomposed(Edge { node: a.node, view: left }, Edge { node: b.node, view: right });
+    }
     let edges = smallvec![Edge { node: a.node, view: left }, Edge { node: b.node, view: right }];
     engine.node(Op::Contract { activations }, dtype, with([m, n]), edges, SmallVec::new())
+}
+
+/// From a map and a reduction, where the device has no such product: [.., m, 1, k] * [.., 1, n, k], summed over k.
+fn decomposed(left: Edge, right: Edge) -> Result<Arc<Node>> {
+    let rank = left.view.shape.rank();
+    if rank >= crate::MAX_RANK {
+        return Err(Error::op("matmul", format!("{:?} has too many axes for this device", left.view.shape)));
+    }
+    let left = Edge { view: left.view.unsqueeze(rank - 1), node: left.node };
+    let swapped: SmallVec<[usize; 8]> = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
+    let right = Edge { view: right.view.permute(&swapped).unsqueeze(rank - 2), node: right.node };
+    let products = super::binary(BinaryOp::Mul, left, right)?;
+    super::reduce(RowOp::Sum, Edge::from(&products), 1 << rank)
 }

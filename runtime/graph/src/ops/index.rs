@@ -5,7 +5,8 @@ use crate::{DType, Edge, Error, Node, Op, Result, Shape, View};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
-/// Slices of `source` along `axis`, in the order of `ids` (one axis, an integer dtype): index_select. A packed source [rows,
+/// Slices of `source` along `axis`, in the order of `ids` (one axis, an integer dtype): index_select. The node's shape is
+/// [outer, ids, inner], the axes before and after `axis` as one each. A packed source [rows,
 /// cols] gives F32 rows (axis 0). An id out of range is a fault, reported at the next read.
 pub fn gather(source: Edge, ids: Edge, axis: usize) -> Result<Arc<Node>> {
     let engine = same_engine("index_select", &[&source, &ids])?.clone();

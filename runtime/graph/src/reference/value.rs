@@ -216,10 +216,16 @@ pub(super) fn binary(op: BinaryOp, a: V, b: V, dtype: DType) -> V {
             BinaryOp::Div => x.checked_div(y).unwrap_or(0),
             BinaryOp::Maximum => x.max(y),
             BinaryOp::Minimum => x.min(y),
+            // 1 / x^|y|, truncated, as a division would be.
+            BinaryOp::Pow if y < 0 => match x {
+                1 => 1,
+                -1 => 1 - 2 * (y & 1),
+                _ => 0,
+            },
             BinaryOp::Pow => {
                 let mut z = 1i128;
                 let mut base = wrap(x, dtype);
-                let mut n = y.max(0);
+                let mut n = y;
                 while n > 0 {
                     if n & 1 == 1 {
                         z = wrap(z.wrapping_mul(base), dtype);

@@ -49,6 +49,18 @@ fn two_thirds_of_the_columns_are_no_gate_and_up() {
 }
 
 #[test]
+fn gate_and_up_may_change_places() {
+    twice(|engine, rng, i| {
+        let x = T::random(engine, DType::F32, &[3, 8], rng);
+        let both = x.linear(&T::random(engine, DType::F32, &[8, 8], rng));
+        let (gate, up) = [(0, 4), (4, 0)][i];
+        let y = both.narrow(1, gate, 4).unary(UnaryOp::Silu).mul(&both.narrow(1, up, 4));
+        drop(both);
+        y.check(F32);
+    });
+}
+
+#[test]
 fn a_reshape_that_needs_a_copy_in_one_round_only() {
     twice(|engine, rng, i| {
         // Columns of a wider value, flattened: affine only when they are all of it.
