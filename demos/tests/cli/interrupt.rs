@@ -1,7 +1,7 @@
 //! Ctrl-C, as SIGINT.
 
 use crate::support::{Said, interrupt, model::Tiny, tallow};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
 fn model(folder: &tempfile::TempDir) -> String {
@@ -35,13 +35,14 @@ fn it_stops_an_answer_but_not_the_chat_and_ends_it_at_the_prompt() {
     let path = model(&folder);
     let args = ["chat", "--device", "cpu", "--temperature", "0", "-m", &path];
     let mut child = tallow(folder.path()).args(args).stdin(Stdio::piped()).spawn().unwrap();
-    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
     for _ in 0..2 {
         stdin.write_all(b"abc\n").unwrap();
         stdout.read_exact(&mut [0; 4]).unwrap();
         interrupt(&child);
         // The answer's last line ends, and what follows is the prompt.
-        while stdout.by_ref().bytes().next().unwrap().unwrap() != b'\n' {}
+        stdout.read_line(&mut String::new()).unwrap();
     }
     std::thread::sleep(std::time::Duration::from_millis(500));
     interrupt(&child);
