@@ -115,9 +115,7 @@ pub async fn devices() -> Result<JsValue> {
 /// Opens a device: `"best"` (a real GPU, else the CPU), `"webgpu"` (any GPU, one in software too), `"webgpu:N"` or
 /// `"cpu"`.
 #[wasm_bindgen(js_name = openDevice)]
-pub async fn open_device(
-    #[wasm_bindgen(unchecked_param_type = "string | undefined")] name: Option<String>,
-) -> Result<Device> {
+pub async fn open_device(name: Option<String>) -> Result<Device> {
     let name = name.as_deref().unwrap_or("best");
     let inner = match name {
         "best" => best().await,

@@ -35,7 +35,7 @@ impl ModelLoader {
     pub fn new(
         device: &Device,
         size: Option<f64>,
-        #[wasm_bindgen(unchecked_param_type = "LoadOptions | undefined")] options: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "LoadOptions")] options: JsValue,
     ) -> Result<ModelLoader> {
         let size = size.filter(|size| size.is_finite() && *size > 0.0).map(|size| size as u64);
         let stream = LanguageModel::stream(size, &device.inner, load_options(&options)?);
