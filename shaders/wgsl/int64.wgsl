@@ -147,17 +147,3 @@ fn t_f32_to_i64(x: f32) -> vec2<u32> {
 fn t_i32_to_i64(x: i32) -> vec2<u32> {
     return vec2<u32>(bitcast<u32>(x), bitcast<u32>(x >> 31u));
 }
-// Saturating casts to narrower types.
-fn t_u64_to_u32(a: vec2<u32>) -> u32 {
-    return select(a.x, 0xffffffffu, a.y != 0u);
-}
-fn t_i64_to_u32(a: vec2<u32>) -> u32 {
-    return select(t_u64_to_u32(a), 0u, t_is_negative64(a));
-}
-fn t_u64_to_i32(a: vec2<u32>) -> i32 {
-    return bitcast<i32>(min(t_u64_to_u32(a), 0x7fffffffu));
-}
-fn t_i64_to_i32(a: vec2<u32>) -> i32 {
-    let fits = a.y == bitcast<u32>(bitcast<i32>(a.x) >> 31u);
-    return select(select(0x7fffffff, -2147483647 - 1, t_is_negative64(a)), bitcast<i32>(a.x), fits);
-}

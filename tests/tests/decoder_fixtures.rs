@@ -33,7 +33,8 @@ fn logits(family: &str, on: &Candidate) {
 fn greedy(family: &str, on: &Candidate) {
     let meta = std::fs::read_to_string(fixture(family).join("meta.json")).unwrap();
     let meta: serde_json::Value = serde_json::from_str(&meta).unwrap();
-    let list = |v: &serde_json::Value| v.as_array().unwrap().iter().map(|t| t.as_u64().unwrap() as u32).collect::<Vec<_>>();
+    let list =
+        |v: &serde_json::Value| v.as_array().unwrap().iter().map(|t| t.as_u64().unwrap() as u32).collect::<Vec<_>>();
     let (prompt, want) = (list(&meta["greedy"]["prompt"]), list(&meta["greedy"]["tokens"]));
     let mut decoder = Decoder::open_folder(fixture(family), &on.device, DecoderOptions::default()).unwrap();
     let options = GenerationOptions {

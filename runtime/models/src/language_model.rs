@@ -9,7 +9,7 @@ use crate::{
 use tallow::{
     Device, Error, Result,
     formats::{
-        Bytes, Gguf, SafeTensors,
+        Bytes, Gguf,
         gguf::{Header, HeaderReader},
     },
     text::{ChatTemplate, Message, Tokenizer},
@@ -118,14 +118,14 @@ pub(crate) fn decoder_from_folder(
     let mut builder = DecoderBuilder::new(config, Naming::HuggingFace, device, options);
     let index = folder.join("model.safetensors.index.json");
     if index.exists() {
-        let shards = SafeTensors::open_sharded(&index)?;
+        let shards = tallow::formats::SafeTensors::open_sharded(&index)?;
         let names: Vec<String> = shards.names().map(str::to_string).collect();
         for name in names {
             let (dtype, dims, bytes) = shards.tensor(&name)?;
             builder.push(&name, RawTensor { dtype, dims, bytes })?;
         }
     } else {
-        let file = SafeTensors::open(folder.join("model.safetensors"))?;
+        let file = tallow::formats::SafeTensors::open(folder.join("model.safetensors"))?;
         let names: Vec<String> = file.names().map(str::to_string).collect();
         for name in names {
             let (dtype, dims, bytes) = file.tensor(&name)?;
@@ -188,12 +188,17 @@ impl TextParts {
     }
 }
 
+/// Where the tensors of a stream lie: the header, and (absolute start, bytes, name) in file order.
+struct Layout {
+    header: Header,
+    tensors: Vec<(u64, u64, String)>,
+}
+
 /// A GGUF model that is built while its bytes arrive: each tensor goes to the device when it is complete, and its bytes are
 /// dropped, so that the file is never whole in memory.
 pub struct Streaming {
     reader: Option<HeaderReader>,
-    /// (absolute start, bytes, name) of the tensors, in file order.
-    layout: Option<(Header, Vec<(u64, u64, String)>)>,
+    layout: Option<Layout>,
     builder: Option<DecoderBuilder>,
     text: Option<TextParts>,
     device: Device,
@@ -219,22 +224,24 @@ impl Streaming {
             let used = (header.header_bytes().saturating_sub(before) as usize).min(bytes.len());
             self.at = header.header_bytes();
             bytes = &bytes[used..];
-            let mut layout: Vec<(u64, u64, String)> =
+            let mut tensors: Vec<(u64, u64, String)> =
                 header.tensors().iter().map(|info| (info.offset, info.bytes, info.name.to_string())).collect();
-            layout.sort();
+            tensors.sort();
             self.text = Some(TextParts::from_gguf(&header)?);
             let config = DecoderConfig::from_gguf(&header)?;
             self.builder = Some(DecoderBuilder::new(config, Naming::Gguf, &self.device, self.options));
-            self.layout = Some((header, layout));
+            self.layout = Some(Layout { header, tensors });
             self.reader = None;
         }
         self.take_data(bytes)
     }
 
     fn take_data(&mut self, mut bytes: &[u8]) -> Result<()> {
-        let (Some((header, layout)), Some(builder)) = (&self.layout, &mut self.builder) else { return Ok(()) };
+        let (Some(Layout { header, tensors }), Some(builder)) = (&self.layout, &mut self.builder) else {
+            return Ok(());
+        };
         while !bytes.is_empty() {
-            let Some((start, size, name)) = layout.get(self.next) else {
+            let Some((start, size, name)) = tensors.get(self.next) else {
                 self.at += bytes.len() as u64;
                 return Ok(());
             };
@@ -272,7 +279,9 @@ impl Streaming {
             return Err(cut(self.at));
         }
         match (self.layout, self.builder, self.text) {
-            (Some((_, layout)), Some(builder), Some(text)) if self.next == layout.len() => text.with(builder.finish()?),
+            (Some(layout), Some(builder), Some(text)) if self.next == layout.tensors.len() => {
+                text.with(builder.finish()?)
+            }
             _ => Err(cut(self.at)),
         }
     }

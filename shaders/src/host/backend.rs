@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 use tallow_graph::{
-    Backend, BoxFuture, Buffer, Counters, DType, DeviceBuffer, Error, HostBytes, Implementation, Info, Kernel,
+    Backend, BoxFuture, Buffer, Counters, DType, DeviceBuffer, Error, HostBytes, Implementation, Info, Kernel, Op,
     Prepared, Program, Result, Run,
 };
 
@@ -111,6 +111,11 @@ impl Backend for WgpuBackend {
             return Err(Error::Device(format!("{}: WebGPU has no F64: use F32, or Device::Cpu", self.info.name)));
         }
         Ok(())
+    }
+
+    fn runs(&self, op: Op, dtype: DType) -> bool {
+        // Products of integers are rare: maps and sums do.
+        !(matches!(op, Op::Contract { .. }) && dtype.is_int())
     }
 
     fn lower(&self, kernel: &Kernel, words: &[i64]) -> SmallVec<[Implementation; 2]> {

@@ -264,28 +264,30 @@ pub fn cast(a: &str, from: DType, to: DType) -> Result<String> {
         (Rep::F32, Rep::I64) => format!("t_f32_to_i64({a})"),
         (Rep::U32 | Rep::I32, Rep::F32) => format!("f32({a})"),
         (Rep::U32, Rep::U32) | (Rep::I32, Rep::I32) | (Rep::U64, Rep::U64) | (Rep::I64, Rep::I64) => a.to_string(),
-        (Rep::U32, Rep::I32) => format!("bitcast<i32>(min({a}, 0x7fffffffu))"),
-        (Rep::I32, Rep::U32) => format!("bitcast<u32>(max({a}, 0))"),
+        // Integers to integers wrap: the low bits are kept.
+        (Rep::U32, Rep::I32) => format!("bitcast<i32>({a})"),
+        (Rep::I32, Rep::U32) => format!("bitcast<u32>({a})"),
         (Rep::U32, Rep::U64 | Rep::I64) => format!("vec2<u32>({a}, 0u)"),
-        (Rep::I32, Rep::I64) => format!("t_i32_to_i64({a})"),
-        (Rep::I32, Rep::U64) => format!("vec2<u32>(bitcast<u32>(max({a}, 0)), 0u)"),
+        (Rep::I32, Rep::U64 | Rep::I64) => format!("t_i32_to_i64({a})"),
         (Rep::U64, Rep::F32) => format!("t_u64_to_f32({a})"),
         (Rep::I64, Rep::F32) => format!("t_i64_to_f32({a})"),
-        (Rep::U64, Rep::U32) => format!("t_u64_to_u32({a})"),
-        (Rep::I64, Rep::U32) => format!("t_i64_to_u32({a})"),
-        (Rep::U64, Rep::I32) => format!("t_u64_to_i32({a})"),
-        (Rep::I64, Rep::I32) => format!("t_i64_to_i32({a})"),
-        (Rep::U64, Rep::I64) => format!("t_min_u64({a}, vec2<u32>(0xffffffffu, 0x7fffffffu))"),
-        (Rep::I64, Rep::U64) => format!("t_max_i64({a}, vec2<u32>(0u))"),
+        (Rep::U64 | Rep::I64, Rep::U32) => format!("{a}.x"),
+        (Rep::U64 | Rep::I64, Rep::I32) => format!("bitcast<i32>({a}.x)"),
+        (Rep::U64, Rep::I64) | (Rep::I64, Rep::U64) => a.to_string(),
     };
     if from == to {
         return Ok(value);
     }
     Ok(match to {
-        DType::U8 => format!("min({value}, 255u)"),
-        DType::U16 => format!("min({value}, 65535u)"),
-        DType::I8 => format!("clamp({value}, -128, 127)"),
-        DType::I16 => format!("clamp({value}, -32768, 32767)"),
+        // Floats saturate.
+        DType::U8 if f == Rep::F32 => format!("min({value}, 255u)"),
+        DType::U16 if f == Rep::F32 => format!("min({value}, 65535u)"),
+        DType::I8 if f == Rep::F32 => format!("clamp({value}, -128, 127)"),
+        DType::I16 if f == Rep::F32 => format!("clamp({value}, -32768, 32767)"),
+        DType::U8 => format!("({value} & 255u)"),
+        DType::U16 => format!("({value} & 65535u)"),
+        DType::I8 => format!("(({value} << 24u) >> 24u)"),
+        DType::I16 => format!("(({value} << 16u) >> 16u)"),
         _ => value,
     })
 }

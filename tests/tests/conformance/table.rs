@@ -1,0 +1,159 @@
+//! The table: each operation once.
+
+use crate::compare::Tolerance::{self, Exact, Ulp, Whole};
+use tallow::{Attention, D, DType, Result, Tensor};
+
+/// The shapes that an operation is tried with.
+#[derive(Clone, Copy)]
+pub enum Shapes {
+    /// One operand of any shape.
+    One,
+    /// Two that broadcast.
+    Two,
+    /// One with a last axis to go along.
+    Rows,
+    /// [.., m, k] and [.., k, n].
+    Matrices,
+    /// These: calls of shapes.
+    Fixed(&'static [&'static [&'static [usize]]]),
+}
+
+/// An operation.
+pub struct Row {
+    pub name: &'static str,
+    pub run: fn(&[Tensor]) -> Result<Tensor>,
+    pub dtypes: &'static [DType],
+    /// The dtype of an input where it is not the row's.
+    pub input_dtypes: &'static [Option<DType>],
+    pub shapes: Shapes,
+    /// Values are drawn from here.
+    pub range: (f64, f64),
+    pub tolerance: Tolerance,
+}
+
+use DType::{BF16, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+
+const FLOATS: &[DType] = &[F32, F16, BF16, F64];
+const NUMBERS: &[DType] = &[F32, F16, BF16, F64, I32, U32, I64, U64, U8, I8, U16, I16];
+const INTEGERS: &[DType] = &[I32, U32, I64, U64, U8, I8, U16, I16];
+
+macro_rules! row {
+    ($name:literal, $run:expr, $dtypes:expr, $shapes:expr, $range:expr, $tolerance:expr) => {
+        Row {
+            name: $name,
+            run: $run,
+            dtypes: $dtypes,
+            input_dtypes: &[],
+            shapes: $shapes,
+            range: $range,
+            tolerance: $tolerance,
+        }
+    };
+}
+
+const WIDE: (f64, f64) = (-20.0, 20.0);
+const SMALL: (f64, f64) = (0.0, 9.0);
+
+fn mean(x: &Tensor) -> Result<Tensor> {
+    x.mean(D::Minus1)
+}
+
+fn attend(x: &[Tensor], causal: bool, window: Option<usize>, softcap: Option<f64>) -> Result<Tensor> {
+    x[0].attention(&x[1], &x[2], None, Attention { scale: 0.4, causal, window, softcap })
+}
+
+const HEADS: Shapes = Shapes::Fixed(&[
+    &[&[1, 1, 3, 8], &[1, 9, 3, 8], &[1, 9, 3, 8]],
+    &[&[2, 5, 4, 16], &[2, 5, 2, 16], &[2, 5, 2, 16]],
+    &[&[1, 3, 6, 64], &[1, 70, 2, 64], &[1, 70, 2, 32]],
+    &[&[1, 17, 2, 8], &[1, 40, 1, 8], &[1, 40, 1, 8]],
+]);
+
+/// Divisions and roots of WGSL have 2.5 ulp and more; transcendental functions are worse than on a CPU.
+pub const TABLE: &[Row] = &[
+    row!("neg", |x| x[0].neg(), &[F32, F16, BF16, F64, I32, I64, I8, I16], Shapes::One, WIDE, Exact),
+    row!("abs", |x| x[0].abs(), &[F32, F16, BF16, F64, I32, I64, I8, I16], Shapes::One, WIDE, Exact),
+    row!("sign", |x| x[0].sign(), FLOATS, Shapes::One, WIDE, Exact),
+    row!("sqr", |x| x[0].sqr(), FLOATS, Shapes::One, WIDE, Ulp(1.0)),
+    row!("sqrt", |x| x[0].sqrt(), FLOATS, Shapes::One, (0.0, 50.0), Ulp(4.0)),
+    row!("rsqrt", |x| x[0].rsqrt(), FLOATS, Shapes::One, (0.1, 50.0), Ulp(4.0)),
+    row!("recip", |x| x[0].recip(), FLOATS, Shapes::One, (0.1, 50.0), Ulp(4.0)),
+    row!("exp", |x| x[0].exp(), FLOATS, Shapes::One, (-10.0, 10.0), Ulp(32.0)),
+    row!("log", |x| x[0].log(), FLOATS, Shapes::One, (2.0, 90.0), Ulp(8.0)),
+    row!("sin", |x| x[0].sin(), FLOATS, Shapes::One, WIDE, Whole(4e-6)),
+    row!("cos", |x| x[0].cos(), FLOATS, Shapes::One, WIDE, Whole(4e-6)),
+    row!("tanh", |x| x[0].tanh(), FLOATS, Shapes::One, WIDE, Whole(1e-6)),
+    row!("erf", |x| x[0].erf(), FLOATS, Shapes::One, (-4.0, 4.0), Whole(2e-6)),
+    row!("gelu", |x| x[0].gelu(), FLOATS, Shapes::One, WIDE, Whole(2e-6)),
+    row!("gelu_erf", |x| x[0].gelu_erf(), FLOATS, Shapes::One, WIDE, Whole(2e-6)),
+    row!("relu", |x| x[0].relu(), FLOATS, Shapes::One, WIDE, Exact),
+    row!("silu", |x| x[0].silu(), FLOATS, Shapes::One, WIDE, Whole(2e-6)),
+    row!("sigmoid", |x| x[0].sigmoid(), FLOATS, Shapes::One, WIDE, Whole(2e-6)),
+    row!("floor", |x| x[0].floor(), FLOATS, Shapes::One, WIDE, Exact),
+    row!("ceil", |x| x[0].ceil(), FLOATS, Shapes::One, WIDE, Exact),
+    row!("round", |x| x[0].round(), FLOATS, Shapes::One, WIDE, Exact),
+    row!("affine", |x| x[0].affine(1.5, -2.0), FLOATS, Shapes::One, WIDE, Whole(1e-6)),
+    row!("clamp", |x| x[0].clamp(-3.0, 5.0), FLOATS, Shapes::One, WIDE, Exact),
+    row!("powf", |x| x[0].powf(2.5), FLOATS, Shapes::One, (0.1, 9.0), Ulp(64.0)),
+    row!("copy", |x| x[0].force_contiguous(), NUMBERS, Shapes::One, SMALL, Exact),
+    row!("to_f32", |x| x[0].to_dtype(F32), NUMBERS, Shapes::One, SMALL, Exact),
+    row!("to_u8", |x| x[0].to_dtype(U8), NUMBERS, Shapes::One, SMALL, Exact),
+    row!("to_i64", |x| x[0].to_dtype(I64), NUMBERS, Shapes::One, SMALL, Exact),
+    row!("to_f16", |x| x[0].to_dtype(F16), NUMBERS, Shapes::One, SMALL, Exact),
+    row!("to_bf16", |x| x[0].to_dtype(BF16), NUMBERS, Shapes::One, SMALL, Exact),
+    row!("add", |x| x[0].broadcast_add(&x[1]), NUMBERS, Shapes::Two, SMALL, Ulp(1.0)),
+    row!("sub", |x| x[0].broadcast_sub(&x[1]), NUMBERS, Shapes::Two, SMALL, Whole(1e-6)),
+    row!("mul", |x| x[0].broadcast_mul(&x[1]), NUMBERS, Shapes::Two, SMALL, Ulp(1.0)),
+    row!("div", |x| x[0].broadcast_div(&x[1]), FLOATS, Shapes::Two, (1.0, 9.0), Ulp(4.0)),
+    row!("div_int", |x| x[0].broadcast_div(&x[1]), INTEGERS, Shapes::Two, (0.0, 90.0), Exact),
+    row!("maximum", |x| x[0].broadcast_maximum(&x[1]), NUMBERS, Shapes::Two, SMALL, Exact),
+    row!("minimum", |x| x[0].broadcast_minimum(&x[1]), NUMBERS, Shapes::Two, SMALL, Exact),
+    row!("pow", |x| x[0].broadcast_pow(&x[1]), &[F32, F64], Shapes::Two, (0.1, 6.0), Ulp(128.0)),
+    row!("eq", |x| x[0].broadcast_eq(&x[1]), INTEGERS, Shapes::Two, (0.0, 3.0), Exact),
+    row!("ne", |x| x[0].broadcast_ne(&x[1]), NUMBERS, Shapes::Two, (0.0, 3.0), Exact),
+    row!("lt", |x| x[0].broadcast_lt(&x[1]), NUMBERS, Shapes::Two, SMALL, Exact),
+    row!("le", |x| x[0].broadcast_le(&x[1]), NUMBERS, Shapes::Two, SMALL, Exact),
+    row!("gt", |x| x[0].broadcast_gt(&x[1]), NUMBERS, Shapes::Two, SMALL, Exact),
+    row!("ge", |x| x[0].broadcast_ge(&x[1]), NUMBERS, Shapes::Two, SMALL, Exact),
+    row!(
+        "where_cond",
+        |x| x[0].to_dtype(U8)?.where_cond(&x[0], &x[0].affine(0.0, 7.0)?),
+        FLOATS,
+        Shapes::One,
+        (0.0, 2.0),
+        Exact
+    ),
+    row!("sum", |x| x[0].sum(D::Minus1), NUMBERS, Shapes::Rows, SMALL, Whole(2e-6)),
+    row!("sum_first", |x| x[0].sum(0), NUMBERS, Shapes::Rows, SMALL, Whole(2e-6)),
+    row!("sum_all", |x| x[0].sum_all(), FLOATS, Shapes::Rows, SMALL, Whole(2e-6)),
+    row!("mean", |x| mean(&x[0]), FLOATS, Shapes::Rows, WIDE, Whole(4e-6)),
+    row!("max", |x| x[0].max(D::Minus1), NUMBERS, Shapes::Rows, SMALL, Exact),
+    row!("min_keepdim", |x| x[0].min_keepdim(D::Minus1), NUMBERS, Shapes::Rows, SMALL, Exact),
+    row!("argmax", |x| x[0].argmax(D::Minus1), NUMBERS, Shapes::Rows, SMALL, Exact),
+    row!("argmin", |x| x[0].argmin(0), FLOATS, Shapes::Rows, SMALL, Exact),
+    row!("softmax", |x| x[0].softmax_last_dim(), FLOATS, Shapes::Rows, WIDE, Whole(4e-6)),
+    row!("rms_norm", |x| x[0].rms_norm(1e-5), FLOATS, Shapes::Rows, WIDE, Whole(4e-6)),
+    row!("layer_norm", |x| x[0].layer_norm(1e-5), FLOATS, Shapes::Rows, WIDE, Whole(1e-5)),
+    row!("matmul", |x| x[0].broadcast_matmul(&x[1]), FLOATS, Shapes::Matrices, WIDE, Whole(4e-6)),
+    row!("matmul_int", |x| x[0].broadcast_matmul(&x[1]), &[I32, U32], Shapes::Matrices, SMALL, Exact),
+    row!(
+        "fused",
+        |x| (x[0].broadcast_matmul(&x[1])? + 1.0)?.gelu()? * 2.0,
+        &[F32, F16],
+        Shapes::Matrices,
+        (-2.0, 2.0),
+        Whole(4e-6)
+    ),
+    row!("attention", |x| attend(x, true, None, None), &[F32, F16], HEADS, (-2.0, 2.0), Whole(1e-5)),
+    row!("attention_open", |x| attend(x, false, None, None), &[F32], HEADS, (-2.0, 2.0), Whole(1e-5)),
+    row!("attention_window", |x| attend(x, true, Some(4), Some(3.0)), &[F32], HEADS, (-2.0, 2.0), Whole(1e-5)),
+    Row {
+        name: "index_select",
+        run: |x| x[0].index_select(&x[1].to_dtype(U32)?, 0),
+        dtypes: NUMBERS,
+        input_dtypes: &[None, Some(U8)],
+        shapes: Shapes::Fixed(&[&[&[9, 5], &[4]], &[&[9], &[7]], &[&[9, 2, 4], &[1]], &[&[9, 3], &[0]]]),
+        range: SMALL,
+        tolerance: Exact,
+    },
+];
