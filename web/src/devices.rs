@@ -118,24 +118,11 @@ pub async fn devices() -> Result<JsValue> {
 pub async fn open_device(name: Option<String>) -> Result<Device> {
     let name = name.as_deref().unwrap_or("best");
     let inner = match name {
-        "best" => best().await,
+        "best" => tallow::Device::best_async().await,
         name => match name.strip_prefix("webgpu") {
             Some(rest) => tallow::Device::by_name(&format!("wgpu{rest}")).await.map_err(js_error)?,
             None => tallow::Device::by_name(name).await.map_err(js_error)?,
         },
     };
     Ok(Device { inner })
-}
-
-/// The first GPU that is one. A browser tells only of an open device whether it is software, so each is opened to see.
-async fn best() -> tallow::Device {
-    for adapter in tallow::Device::list_wgpu().await {
-        if !adapter.software
-            && let Ok(device) = tallow::Device::new_wgpu_async(adapter.index).await
-            && !device.info().software
-        {
-            return device;
-        }
-    }
-    tallow::Device::Cpu
 }

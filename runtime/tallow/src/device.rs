@@ -2,10 +2,8 @@
 //! there are.
 
 use crate::{Error, Result};
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicU64, Ordering},
-};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
 use tallow_graph::{Backend, Engine, Info, Options};
 #[cfg(feature = "wgpu")]
 pub use tallow_wgpu::AdapterDescription;
@@ -23,14 +21,14 @@ enum Inner {
 /// An engine, and the place in its stream of random numbers.
 struct State {
     engine: Arc<Engine>,
-    seed: AtomicU64,
-    drawn: AtomicU64,
+    /// (seed, draws since it was set): one lock, so that a draw never mixes two seeds.
+    random: Mutex<(u64, u64)>,
 }
 
 impl State {
     fn new(backend: Arc<dyn Backend>, options: Options) -> Self {
         // Different devices start from one seed: the same program gives the same numbers anywhere.
-        Self { engine: Engine::new(backend, options), seed: AtomicU64::new(299_792_458), drawn: AtomicU64::new(0) }
+        Self { engine: Engine::new(backend, options), random: Mutex::new((299_792_458, 0)) }
     }
 }
 
@@ -101,11 +99,14 @@ impl Device {
     pub async fn best_async() -> Self {
         #[cfg(feature = "wgpu")]
         {
-            let adapters = Self::list_wgpu().await;
-            if let Some(at) = adapters.iter().position(|info| !info.software)
-                && let Ok(device) = Self::new_wgpu_async(at).await
-            {
-                return device;
+            // A browser tells only of an open device whether it is software, so each is opened to see.
+            for adapter in Self::list_wgpu().await {
+                if !adapter.software
+                    && let Ok(device) = Self::new_wgpu_async(adapter.index).await
+                    && !device.info().software
+                {
+                    return device;
+                }
             }
         }
         Device::Cpu
@@ -145,16 +146,16 @@ impl Device {
 
     /// Starts the device's stream of random numbers anew. The same seed gives the same numbers on every device.
     pub fn set_seed(&self, seed: u64) -> Result<()> {
-        let state = self.state();
-        state.seed.store(seed, Ordering::Relaxed);
-        state.drawn.store(0, Ordering::Relaxed);
+        *self.state().random.lock() = (seed, 0);
         Ok(())
     }
 
     /// The place in the random stream for the next draw: (key, counter).
     pub(crate) fn draw(&self) -> (u64, u64) {
-        let state = self.state();
-        (state.seed.load(Ordering::Relaxed), state.drawn.fetch_add(1, Ordering::Relaxed))
+        let mut random = self.state().random.lock();
+        let now = *random;
+        random.1 += 1;
+        now
     }
 
     /// Waits until all submitted work is done.

@@ -169,7 +169,7 @@ impl<T: IntoShape> ShapeWithHole for T {
 }
 
 fn hole(before: &[usize], after: &[usize], elements: usize) -> Result<Shape> {
-    let rest: usize = before.iter().chain(after).product();
+    let rest = before.iter().chain(after).fold(1usize, |n, &d| n.saturating_mul(d));
     if rest == 0 || !elements.is_multiple_of(rest) {
         let message = format!("{elements} elements do not fill a hole between {before:?} and {after:?}");
         return Err(Error::op("reshape", message));

@@ -1,4 +1,4 @@
-//! Run and train neural networks on any GPU that WebGPU reaches, in any browser, and on plain CPUs.
+//! Neural networks on any GPU that WebGPU reaches, in any browser, and on plain CPUs.
 //!
 //! ```
 //! use tallow::{Device, Tensor};

@@ -6,7 +6,7 @@
 //! offset. A shader with a fault word takes the step's number from the last word that [`params`] wrote, which is 0 until
 //! the host puts the number there.
 //!
-//! [`map`], [`row`], [`contract`], [`attention`], [`gather`] and [`random`] each hold one kind of kernel; the templates
+//! `map`, `row`, `contract`, `attention`, `gather` and `random` each hold one kind of kernel; the templates
 //! they fill stand in `shaders/wgsl`.
 
 mod attention;

@@ -43,9 +43,9 @@ fn is_root_on_debian() -> bool {
     Path::new("/etc/debian_version").is_file() && id().is_ok_and(|id| id.trim() == "0")
 }
 
-/// A program from crates.io, at one version.
+/// A program that cargo installs, at one version.
 pub struct Program {
-    /// The package on crates.io.
+    /// The package's name.
     pub package: &'static str,
     /// The program that is wanted.
     pub name: &'static str,

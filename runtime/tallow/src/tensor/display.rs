@@ -34,9 +34,26 @@ pub fn set_print_options(options: PrintOptions) {
     LINE_WIDTH.store(options.line_width, Ordering::Relaxed);
 }
 
+/// An element, exactly.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Number {
+    /// Of a floating-point dtype.
+    Float(f64),
+    /// Of an integer dtype.
+    Int(i128),
+}
+
+impl Number {
+    fn to_f64(self) -> f64 {
+        match self {
+            Number::Float(v) => v,
+            Number::Int(v) => v as f64,
+        }
+    }
+}
+
 /// How the numbers of one tensor are written.
 struct Style {
-    integer: bool,
     whole: bool,
     scientific: bool,
     precision: usize,
@@ -44,31 +61,30 @@ struct Style {
 }
 
 impl Style {
-    /// The rules of PyTorch's formatter: integers that are floats get a point; scientific where the largest magnitude is
-    /// 1e8 or more, the smallest below 1e-4, or their ratio above 1000.
-    fn of(values: &[f64], integer: bool) -> Self {
+    /// The rules of PyTorch's formatter: floats that are whole get a point only; scientific where the largest magnitude is
+    /// above 1e8, the ratio to the smallest above 1000, or (where not all are whole) the smallest below 1e-4.
+    fn of(values: &[Number], integer: bool) -> Self {
         let precision = PRECISION.load(Ordering::Relaxed);
-        let finite = || values.iter().copied().filter(|v| v.is_finite());
+        let finite = || values.iter().map(|v| v.to_f64()).filter(|v| v.is_finite());
         let nonzero = || finite().filter(|v| *v != 0.0).map(f64::abs);
         let (low, high) = (nonzero().fold(f64::INFINITY, f64::min), nonzero().fold(0.0, f64::max));
         let whole = finite().all(|v| v.fract() == 0.0);
-        let scientific = !integer
-            && high > 0.0
-            && if whole { high >= 1e8 || high / low > 1e3 } else { high >= 1e8 || low < 1e-4 || high / low > 1e3 };
-        // Whole floats are written with a point only, which cannot show a wide range: PyTorch switches at 1000 as well.
-        let scientific = scientific && !(whole && high < 1e8 && high / low <= 1e3);
-        let mut style = Self { integer, whole, scientific, precision, width: 0 };
+        let wide = high > 1e8 || high / low > 1e3 || (!whole && low < 1e-4);
+        let scientific = !integer && high > 0.0 && wide;
+        let mut style = Self { whole, scientific, precision, width: 0 };
         style.width = values.iter().map(|&v| style.write(v).chars().count()).max().unwrap_or(0);
         style
     }
 
-    fn write(&self, v: f64) -> String {
+    fn write(&self, number: Number) -> String {
+        let v = match number {
+            Number::Int(v) => return v.to_string(),
+            Number::Float(v) => v,
+        };
         if v.is_nan() {
             "nan".into()
         } else if v.is_infinite() {
             if v > 0.0 { "inf".into() } else { "-inf".into() }
-        } else if self.integer {
-            format!("{v:.0}")
         } else if self.scientific {
             // PyTorch writes two digits of exponent, with a sign.
             let text = format!("{v:.*e}", self.precision);
@@ -94,7 +110,7 @@ fn shown(size: usize, summarise: bool) -> Vec<Option<usize>> {
 
 struct Printer<'a> {
     dims: &'a [usize],
-    values: &'a [f64],
+    values: &'a [Number],
     style: Style,
     summarise: bool,
 }
@@ -135,7 +151,7 @@ impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dtype = self.dtype();
         let footer = format!("Tensor[{:?}, {dtype}, {}]", self.dims(), self.device().location());
-        match self.to_f64s() {
+        match self.to_numbers() {
             Err(error) => write!(f, "{footer}: {error}"),
             Ok(values) => {
                 let summarise = values.len() > THRESHOLD.load(Ordering::Relaxed);
@@ -159,7 +175,7 @@ fn visit(dims: &[usize], axis: usize, start: usize, summarise: bool, each: &mut 
 }
 
 impl fmt::Debug for Tensor {
-    /// One line for a scalar, else shape, dtype and device only: debug output must not compute a model.
+    /// Shape, dtype and device only: debug output must not compute a model.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dtype: DType = self.dtype();
         write!(f, "Tensor[{:?}, {dtype}, {}]", self.dims(), self.device().location())

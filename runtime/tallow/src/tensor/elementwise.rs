@@ -165,7 +165,7 @@ impl Tensor {
     }
 }
 
-/// Something that operators take on their right side.
+/// `a op b` for operands of one shape.
 fn with_tensor(a: &Tensor, b: &Tensor, op: BinaryOp, name: &'static str) -> Result<Tensor> {
     same_shape(name, a, b)?;
     let node: Arc<Node> = ops::binary(op, a.edge(), b.edge())?;

@@ -66,6 +66,14 @@ impl Var {
 
     /// Replaces the value. Results that were built before keep the old one.
     pub fn set(&self, source: &Tensor) -> Result<()> {
+        if !source.device().same_device(self.0.device()) {
+            let message = format!(
+                "the variable is on {:?}, the value on {:?}: move it with to_device",
+                self.0.device(),
+                source.device()
+            );
+            return Err(Error::op("set", message));
+        }
         if source.shape() != self.0.shape() || source.dtype() != self.0.dtype() {
             let (to, from) = (self.0.shape(), source.shape());
             let message = format!("cannot set {to:?} {} to {from:?} {}", self.0.dtype(), source.dtype());

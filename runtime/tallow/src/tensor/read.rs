@@ -1,6 +1,6 @@
 //! Reading values, and moving them between devices.
 
-use super::Tensor;
+use super::{Tensor, display::Number};
 use crate::{DType, Device, Element, Error, Result, block_on::block_on_named};
 use tallow_graph::{Edge, ops};
 
@@ -11,6 +11,12 @@ impl Tensor {
         let dtype = edge.node.dtype();
         if dtype.is_quantized() {
             let (rows, cols) = self.dims2()?;
+            if edge.view != crate::View::contiguous(edge.node.shape().clone()) {
+                let message = format!(
+                    "a part or another order of a weight packed as {dtype} cannot be read: dequantize it first"
+                );
+                return Err(Error::op("to_bytes", message));
+            }
             let engine = self.device().engine();
             let buffer = engine.value(&edge.node).await?;
             return engine.backend().unpack(&buffer, dtype, rows, cols).await;
@@ -79,24 +85,38 @@ impl Tensor {
         moved.reshape(self.shape())
     }
 
-    /// Every element as f64, for printing.
-    pub(super) fn to_f64s(&self) -> Result<Vec<f64>> {
+    /// Every element, for printing.
+    pub(super) fn to_numbers(&self) -> Result<Vec<Number>> {
         let dtype = self.dtype();
+        if dtype.is_quantized() || matches!(dtype, DType::F8E4M3 | DType::F8E5M2) {
+            return self.to_dtype(DType::F32)?.to_numbers();
+        }
         let bytes = block_on_named(self.to_bytes_async(), "printing", "to_vec_async")?;
         macro_rules! convert {
-            ($($variant:ident $ty:ty),+) => {
+            ($($variant:ident $ty:ty: $number:expr),+) => {
                 match dtype {
-                    $(DType::$variant => bytes.chunks_exact(size_of::<$ty>()).map(|b| <$ty>::take(b).to_f64()).collect(),)+
-                    other => return Err(Error::op("print", format!("{other} elements are packed: dequantize first"))),
+                    $(DType::$variant => bytes.chunks_exact(size_of::<$ty>()).map(|b| $number(<$ty>::take(b))).collect(),)+
+                    other => return Err(Error::op("print", format!("{other} cannot be shown as numbers"))),
                 }
             };
         }
         Ok(convert!(
-            U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, U64 u64, I64 i64, F16 half::f16, BF16 half::bf16, F32 f32, F64 f64
+            U8 u8: |v| Number::Int(i128::from(v)),
+            I8 i8: |v| Number::Int(i128::from(v)),
+            U16 u16: |v| Number::Int(i128::from(v)),
+            I16 i16: |v| Number::Int(i128::from(v)),
+            U32 u32: |v| Number::Int(i128::from(v)),
+            I32 i32: |v| Number::Int(i128::from(v)),
+            U64 u64: |v| Number::Int(i128::from(v)),
+            I64 i64: |v| Number::Int(i128::from(v)),
+            F16 half::f16: |v: half::f16| Number::Float(v.to_f64()),
+            BF16 half::bf16: |v: half::bf16| Number::Float(v.to_f64()),
+            F32 f32: |v| Number::Float(f64::from(v)),
+            F64 f64: Number::Float
         ))
     }
 
-    /// Only the tensors' values, without those of this program's other work: an edge for third-party operations.
+    /// The value as an operand of a graph node: for operations that are built outside this crate.
     pub fn as_edge(&self) -> Edge {
         self.edge()
     }

@@ -25,6 +25,9 @@ impl Tensor {
     /// Repeats along axes of size 1, and along new leading axes.
     pub fn broadcast_as(&self, shape: impl IntoShape) -> Result<Tensor> {
         let shape = shape.into_shape();
+        if shape.rank() > tallow_graph::MAX_RANK || shape.elem_count() > isize::MAX as usize {
+            return Err(Error::op("broadcast_as", format!("{shape:?} has too many axes or elements")));
+        }
         let view = self.view.broadcast_to(&shape);
         let view =
             view.ok_or_else(|| Error::op("broadcast_as", format!("{:?} does not stretch to {shape:?}", self.shape())))?;
@@ -120,7 +123,8 @@ impl Tensor {
             return Ok(self.clone());
         }
         let dims = self.dims();
-        let middle: usize = dims[from..=to].iter().product();
+        // A tensor's elements can be counted, so a part of its axes can.
+        let middle: usize = dims[from..=to].iter().fold(1, |n, &d| n.saturating_mul(d));
         let shape: Shape = dims[..from].iter().copied().chain([middle]).chain(dims[to + 1..].iter().copied()).collect();
         self.reshape(shape)
     }
