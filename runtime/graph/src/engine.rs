@@ -84,7 +84,7 @@ struct Pending {
 /// What the lock guards.
 struct Planner {
     token: Token,
-    round: u32,
+    round: u64,
     plans: FxHashMap<u64, Cached>,
     collected: Collected,
     data: Data,
@@ -192,7 +192,7 @@ impl Engine {
             shape,
             scalars,
             mark: AtomicU64::new(0),
-            state: Locked::new(self.id, State { edges, buffer: None, fused: false }),
+            state: Locked::new(self.id, State { edges, buffer: None, fused: false, lost: None }),
         });
         let full = {
             let mut pending = self.pending.lock();
@@ -216,7 +216,7 @@ impl Engine {
             shape,
             scalars: SmallVec::new(),
             mark: AtomicU64::new(0),
-            state: Locked::new(self.id, State { edges: Edges::new(), buffer: Some(buffer), fused: false }),
+            state: Locked::new(self.id, State { edges: Edges::new(), buffer: Some(buffer), fused: false, lost: None }),
         })
     }
 
@@ -266,10 +266,13 @@ impl Engine {
 
     /// The nodes of the pending list that are held and not there yet, and their bytes.
     fn waiting(&self, nodes: &[Weak<Node>]) -> (Vec<Arc<Node>>, u64) {
-        let alive: Vec<Arc<Node>> = nodes.iter().filter_map(Weak::upgrade).collect();
+        // Under the lock: while another thread plans, nobody may take hold of a node that its plan does not keep.
         let planner = self.planner.lock();
+        let alive: Vec<Arc<Node>> = nodes.iter().filter_map(Weak::upgrade).collect();
         let waiting: Vec<Arc<Node>> =
             alive.iter().filter(|n| n.state.get(&planner.token).buffer.is_none()).cloned().collect();
+        drop(planner);
+        drop(alive);
         let bytes = waiting.iter().fold(0u64, |sum, n| sum.saturating_add(n.bytes()));
         (waiting, bytes)
     }
@@ -299,16 +302,21 @@ impl Engine {
             return Ok(());
         }
         // Tips: nodes that no other pending node reads. Other references are dropped at once, since planning keeps what
-        // somebody holds. What needs a value of another device must wait for a read, which can fetch it.
+        // somebody holds. What needs a value of another device must wait for a read, which can fetch it; what needs a
+        // value that is lost, for a read that says so.
         let roots: Vec<Arc<Node>> = {
             let planner = self.planner.lock();
             let token = &planner.token;
             let (mut read, mut blocked) = (FxHashSet::default(), FxHashSet::default());
             let mut ready = Vec::new();
+            // Operands of another engine are read by a transfer only.
+            let lost = |n: &Node| n.engine.id == self.id && n.state.get(token).lost.is_some();
             // Operands stand before their users.
             for node in &alive {
                 let operands = || node.state.get(token).edges.iter().map(|e| Arc::as_ptr(&e.node));
-                if node.op == Op::Transfer || operands().any(|n| blocked.contains(&n)) {
+                let state = node.state.get(token);
+                let lost = state.lost.is_some() || state.edges.iter().any(|e| lost(&e.node));
+                if node.op == Op::Transfer || lost || operands().any(|n| blocked.contains(&n)) {
                     blocked.insert(Arc::as_ptr(node));
                 } else {
                     read.extend(operands());
@@ -431,8 +439,11 @@ impl Planner {
         roots: &[Arc<Node>],
         garbage: &mut Vec<Edges>,
     ) -> Result<()> {
-        self.round = self.round.wrapping_add(1).max(1);
-        c.collect(&self.token, self.round, roots);
+        if self.round + 1 >= plan::MAX_ROUNDS {
+            return Err(Error::msg("this device has computed as often as it can count: open it again"));
+        }
+        self.round += 1;
+        c.collect(&self.token, self.round, roots)?;
         if !c.transfers.is_empty() || c.nodes.is_empty() {
             return Ok(());
         }
@@ -446,10 +457,21 @@ impl Planner {
             words: &self.data.words,
             scalars: &self.data.scalars,
         };
-        if engine.options.debug > 0 {
-            crate::debug::run(backend, &run, |i| c.nodes[plan.head(i) as usize].clone())?;
+        let submitted = if engine.options.debug > 0 {
+            crate::debug::run(backend, &run, |i| c.nodes[plan.head(i) as usize].clone())
         } else {
-            backend.submit(&*plan.prepared, run)?;
+            backend.submit(&*plan.prepared, run)
+        };
+        if let Err(error) = submitted {
+            // Some steps may have run. What they wrote into is neither the old value nor the new one, so a second try
+            // from there would be wrong: the value is lost, and whoever reads what depends on it learns why.
+            let why: Arc<str> = error.to_string().into();
+            for &leaf in &plan.taken {
+                let state = c.leaves[leaf as usize].state.get_mut(&mut self.token);
+                state.buffer = None;
+                state.lost = Some(why.clone());
+            }
+            return Err(error);
         }
         self.counters.rounds += 1;
         self.counters.steps += plan.program.steps.len() as u64;
@@ -513,5 +535,31 @@ impl Planner {
 impl From<&Arc<Node>> for Edge {
     fn from(node: &Arc<Node>) -> Self {
         Edge { node: node.clone(), view: View::contiguous(node.shape.clone()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ops, reference::Reference};
+
+    #[test]
+    fn marks_of_rounds_long_ago_are_not_taken_for_new_ones() {
+        let engine = Engine::new(Arc::new(Reference::default()), Options::default());
+        let x = engine.upload(DType::F32, Shape::new(&[1]), &1f32.to_le_bytes()).unwrap();
+        let double = |x: &Arc<Node>| ops::affine(x.whole(), Scalar::F(2.0), Scalar::F(0.0)).unwrap();
+        // x is number 0 of the leaves in round 1.
+        assert!(engine.try_realize(&[double(&x)]).unwrap());
+        engine.planner.lock().round = 1 << 32;
+        let y = engine.upload(DType::F32, Shape::new(&[1]), &3f32.to_le_bytes()).unwrap();
+        let sum = ops::binary(crate::BinaryOp::Add, y.whole(), x.whole()).unwrap();
+        assert!(engine.try_realize(std::slice::from_ref(&sum)).unwrap());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match engine.read(&sum).as_mut().poll(&mut context) {
+            std::task::Poll::Ready(bytes) => assert_eq!(bytes.unwrap(), 4f32.to_le_bytes()),
+            std::task::Poll::Pending => panic!("the reference is always ready"),
+        };
+        engine.planner.lock().round = plan::MAX_ROUNDS - 1;
+        assert!(engine.try_realize(&[double(&x)]).unwrap_err().to_string().contains("open it again"));
     }
 }

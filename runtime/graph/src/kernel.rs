@@ -225,7 +225,7 @@ pub enum RightUnit {
 /// `softmax(scale * q . k_s + mask) . v` over the keys s that are visible. Query heads share key heads: head h reads key
 /// head `h / (heads / kv_heads)`. With `causal`, query t sees keys s <= t + position (position = keys - queries for a cache
 /// whose newest keys are the queries' own); with a window w, only keys s > t + position - w. With softcap c > 0, scores
-/// become c * tanh(score / c) before the mask. A query that sees no key gives zeros.
+/// become c * tanh(score / c) before the mask. A score of minus infinity hides its key. A query that sees no key gives zeros.
 ///
 /// Inputs: q, k, v, and the mask if there is one. Output contiguous [batch, queries, heads, v width].
 /// Words: `[batch, queries, keys, heads, kv_heads, width, v_width, position, window]` (window 0: none), then

@@ -132,6 +132,8 @@ pub(crate) struct State {
     pub buffer: Option<Buffer>,
     /// It was fused away once while somebody held it; the next time it is stored.
     pub fused: bool,
+    /// Why the value is lost: a run failed that may have written into its buffer already.
+    pub lost: Option<Arc<str>>,
 }
 
 /// A value: there already, or with all that is needed to compute it.
@@ -141,7 +143,8 @@ pub struct Node {
     pub(crate) dtype: DType,
     pub(crate) shape: Shape,
     pub(crate) scalars: SmallVec<[Scalar; 2]>,
-    /// (planning round << 32) | position in that round; meaningless in other rounds. Written under the engine's lock.
+    /// (planning round << 24) | position in that round; meaningless in other rounds. Written under the engine's lock. See
+    /// `plan::collect`.
     pub(crate) mark: AtomicU64,
     pub(crate) state: Locked<State>,
 }

@@ -169,6 +169,10 @@ impl View {
     /// through `self` instead: `self` addresses the value's contiguous storage, the result addresses what `inner` reads.
     /// `None` where the composition is not affine.
     pub fn compose(&self, inner: &View) -> Option<View> {
+        if self.shape.elem_count() == 0 {
+            let strides = self.shape.contiguous_strides();
+            return Some(View { offset: inner.offset, shape: self.shape.clone(), strides });
+        }
         if inner.is_dense() {
             // One axis of stride 1: the address itself.
             return Some(View { offset: inner.offset + self.offset, ..self.clone() });
@@ -200,7 +204,7 @@ impl View {
             offset += digit * axis.stride;
             low.push(digit);
         }
-        if rest != 0 && self.shape.elem_count() != 0 {
+        if rest != 0 {
             return None;
         }
         let mut high = low.clone();

@@ -19,8 +19,8 @@ pub struct Attention {
 }
 
 /// q [batch, queries, heads, width], k [batch, keys, kv heads, width], v [batch, keys, kv heads, v width] ->
-/// [batch, queries, heads, v width], contiguous. `mask` [batch, heads, queries, keys] (it broadcasts) is added to the scores.
-/// Query head h reads key head h / (heads / kv heads). A query that sees no key gives zeros.
+/// [batch, queries, heads, v width], contiguous. `mask` [batch, heads, queries, keys] (it broadcasts) is added to the scores;
+/// minus infinity hides a key. Query head h reads key head h / (heads / kv heads). A query that sees no key gives zeros.
 pub fn attention(q: Edge, k: Edge, v: Edge, mask: Option<Edge>, options: Attention) -> Result<Arc<Node>> {
     // Without a mask, q stands in for it.
     let operands = [&q, &k, &v, mask.as_ref().unwrap_or(&q)];
@@ -68,7 +68,8 @@ pub fn attention(q: Edge, k: Edge, v: Edge, mask: Option<Edge>, options: Attenti
     if engine.options().decompose || !engine.backend().runs(op, dtype) {
         return decomposed(q, k, v, mask, options);
     }
-    let window = options.window.unwrap_or(0).min(i64::MAX as usize) as u64;
+    // Kernels count positions in 32 bits.
+    let window = options.window.unwrap_or(0).min(i32::MAX as usize) as u64;
     let scalars = smallvec![Scalar::F(options.scale), Scalar::F(options.softcap.unwrap_or(0.0)), Scalar::U(window)];
     let mut edges: crate::Edges = smallvec![q, k, v];
     edges.extend(mask);
@@ -112,44 +113,43 @@ fn decomposed(q: Edge, k: Edge, v: Edge, mask: Option<Edge>, options: Attention)
         let tanh = unary(UnaryOp::Tanh, Edge::from(&small))?;
         scores = Edge::from(&binary_scalar(BinaryOp::Mul, Edge::from(&tanh), Scalar::F(c))?);
     }
+    // Conditions under which query t does not see key s.
+    let mut hides: Vec<Edge> = Vec::new();
     if let Some(mask) = mask {
         let shape = Shape::new(&[b, kvh, group, tq, tk]);
         let view =
             mask.view.reshape(&shape).ok_or_else(|| Error::op("attention", "the mask's heads cannot be grouped"))?;
-        scores = Edge::from(&binary(BinaryOp::Add, scores, wide(Edge { node: mask.node, view })?)?);
+        let mask = Edge { node: mask.node, view };
+        scores = Edge::from(&binary(BinaryOp::Add, scores, wide(mask.clone())?)?);
+        // Below every finite number: minus infinity.
+        let least = super::full(&engine, Shape::new(&[1]), DType::F32, Scalar::F(f64::from(f32::MIN)))?;
+        hides.push(Edge::from(&super::compare(CompareOp::Lt, mask, Edge::from(&least))?));
     }
-    let mut probabilities = None;
     if options.causal || options.window.is_some() {
-        // key s is visible to query t: s <= t + position, and s > t + position - window
+        // key s is hidden from query t: s > t + position, or s <= t + position - window
         let position = tk as i64 - tq as i64;
         let query = super::arange(&engine, tq, work, Scalar::F(position as f64), Scalar::F(1.0))?;
         let key = super::arange(&engine, tk, work, Scalar::F(0.0), Scalar::F(1.0))?;
         let query = Edge { view: crate::View::contiguous(query.shape.clone()).unsqueeze(1), node: query };
         let key = Edge::from(&key);
-        let hidden = super::full(&engine, Shape::new(&[1]), work, Scalar::F(-1e30))?;
-        let zero = super::full(&engine, Shape::new(&[1]), work, Scalar::F(0.0))?;
-        let mut rules = Vec::new();
         if options.causal {
-            rules.push(super::compare(CompareOp::Le, key.clone(), query.clone())?);
+            hides.push(Edge::from(&super::compare(CompareOp::Gt, key.clone(), query.clone())?));
         }
         if let Some(window) = options.window {
             let oldest = super::affine(query, Scalar::F(1.0), Scalar::F(-(window as f64)))?;
-            rules.push(super::compare(CompareOp::Gt, key, Edge::from(&oldest))?);
+            hides.push(Edge::from(&super::compare(CompareOp::Le, key, Edge::from(&oldest))?));
         }
-        for rule in &rules {
-            scores = Edge::from(&where_cond(Edge::from(rule), scores, Edge::from(&hidden))?);
-        }
-        // Rows that see nothing are zeros, not averages.
-        let mut weights = Edge::from(&softmax(scores.clone())?);
-        for rule in &rules {
-            weights = Edge::from(&where_cond(Edge::from(rule), weights, Edge::from(&zero))?);
-        }
-        probabilities = Some(weights);
     }
-    let probabilities = match probabilities {
-        Some(p) => p,
-        None => Edge::from(&softmax(scores)?),
-    };
+    let hidden = super::full(&engine, Shape::new(&[1]), work, Scalar::F(-1e30))?;
+    let zero = super::full(&engine, Shape::new(&[1]), work, Scalar::F(0.0))?;
+    for hide in &hides {
+        scores = Edge::from(&where_cond(hide.clone(), Edge::from(&hidden), scores)?);
+    }
+    // Rows that see nothing are zeros, not averages.
+    let mut probabilities = Edge::from(&softmax(scores)?);
+    for hide in &hides {
+        probabilities = Edge::from(&where_cond(hide.clone(), Edge::from(&zero), probabilities)?);
+    }
     let out = matmul(probabilities, v)?;
     // [b, kvh, group, t, vd] -> [b, t, heads, vd]
     let vd = out.shape[4];

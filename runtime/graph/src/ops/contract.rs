@@ -20,7 +20,8 @@ pub fn matmul(a: Edge, b: Edge) -> Result<Arc<Node>> {
     contract(a, b, dtype, Activations::F32)
 }
 
-/// x [..., k] times the transpose of a weight [n, k], plain or packed. The node's shape is [rows, n], all leading axes of x
+/// x [..., k] times the transpose of a weight [n, k], plain or packed; an integer x takes a weight of its own
+/// dtype. The node's shape is [rows, n], all leading axes of x
 /// as rows: view it as [..., n]. The result has x's dtype.
 pub fn linear(x: Edge, weight: Edge, activations: Activations) -> Result<Arc<Node>> {
     if weight.view.shape.rank() != 2 || x.view.shape.rank() == 0 {
@@ -34,6 +35,10 @@ pub fn linear(x: Edge, weight: Edge, activations: Activations) -> Result<Arc<Nod
     }
     if weight.node.dtype.is_quantized() && x.node.dtype != DType::F32 {
         return Err(Error::op("linear", format!("a packed weight multiplies F32, not {}", x.node.dtype)));
+    }
+    if x.node.dtype.is_int() && weight.node.dtype != x.node.dtype {
+        let message = format!("{} times a weight of {}: convert one with to_dtype", x.node.dtype, weight.node.dtype);
+        return Err(Error::op("linear", message));
     }
     let lead = x.view.shape.rank() - 1;
     let k = x.view.shape[lead];

@@ -39,7 +39,7 @@ pub fn random(
 /// The whole value of a node of another engine.
 pub fn transfer(engine: &Arc<Engine>, source: &Arc<Node>) -> Result<Arc<Node>> {
     if source.dtype.is_quantized() {
-        return Err(Error::op("to_device", "packed weights are loaded per device: use QTensor::to_device"));
+        return Err(Error::op("to_device", "packed weights do not move: load the weight again on that device"));
     }
     engine.backend().check_dtype(source.dtype)?;
     engine.node(Op::Transfer, source.dtype, source.shape.clone(), smallvec![Edge::from(source)], SmallVec::new())

@@ -112,7 +112,7 @@ pub fn where_cond(condition: Edge, then: Edge, otherwise: Edge) -> Result<Arc<No
 pub fn cast(x: Edge, dtype: DType) -> Result<Arc<Node>> {
     refuse_packed("to_dtype", &[&x])?;
     if dtype.is_quantized() {
-        return Err(Error::op("to_dtype", format!("{dtype} is a packed type: quantize with QTensor")));
+        return Err(Error::op("to_dtype", format!("{dtype} is a packed type: packed weights come from files")));
     }
     x.node.engine.backend().check_dtype(dtype)?;
     map(MapOp::Cast, dtype, smallvec![x], SmallVec::new())

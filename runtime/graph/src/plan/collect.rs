@@ -1,6 +1,7 @@
 //! The pending nodes below the roots, in topological order, and the structural key under which their plan is cached.
 
 use crate::{
+    Error, Result,
     locked::Token,
     node::{Edge, Node, Op},
 };
@@ -42,10 +43,20 @@ pub(crate) struct Collected {
     pub transfers: Vec<Arc<Node>>,
     /// The structure: equal keys mean equal plans, up to layout classes that filling checks.
     pub key: Vec<u64>,
+    /// Why there can be no plan.
+    error: Option<Error>,
     stack: Vec<(Arc<Node>, usize)>,
 }
 
-const LEAF: u64 = 1 << 31;
+/// Bits of a mark below the round: a flag for leaves, and the position. Rounds get the other 40, which last for years.
+const POSITION_BITS: u32 = 24;
+const LEAF: u64 = 1 << (POSITION_BITS - 1);
+
+/// Nodes, and leaves, that one plan may have.
+const MAX_NODES: usize = LEAF as usize;
+
+/// Rounds that marks can tell apart.
+pub(crate) const MAX_ROUNDS: u64 = 1 << (64 - POSITION_BITS);
 
 impl Collected {
     /// The target of an edge of a collected node.
@@ -65,9 +76,9 @@ impl Collected {
         &self.nodes[n as usize].state.get(token).edges
     }
 
-    /// Walks down from the roots. `round` must be new.
-    pub(crate) fn collect(&mut self, token: &Token, round: u32, roots: &[Arc<Node>]) {
-        let round = u64::from(round) << 32;
+    /// Walks down from the roots. `round` must be new, above 0 and below [`MAX_ROUNDS`].
+    pub(crate) fn collect(&mut self, token: &Token, round: u64, roots: &[Arc<Node>]) -> Result<()> {
+        let round = round << POSITION_BITS;
         for root in roots {
             self.visit(token, round, root);
             while let Some((node, next)) = self.stack.last_mut() {
@@ -81,16 +92,29 @@ impl Collected {
                 }
             }
         }
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
         if self.transfers.is_empty() {
             self.weigh(token, roots);
         }
+        Ok(())
     }
 
     fn visit(&mut self, token: &Token, round: u64, node: &Arc<Node>) {
-        if node.mark.load(Ordering::Relaxed) >> 32 == round >> 32 {
+        if self.error.is_some() || node.mark.load(Ordering::Relaxed) >> POSITION_BITS == round >> POSITION_BITS {
             return;
         }
         let state = node.state.get(token);
+        if let Some(why) = &state.lost {
+            self.error = Some(Error::msg(format!("{node:?} is lost, a run failed that was writing into it: {why}")));
+            return;
+        }
+        if self.leaves.len().max(self.nodes.len()) + self.stack.len() >= MAX_NODES {
+            let message = format!("more than {MAX_NODES} operations are pending at once: realize some of them earlier");
+            self.error = Some(Error::msg(message));
+            return;
+        }
         if state.buffer.is_some() {
             node.mark.store(round | LEAF | self.leaves.len() as u64, Ordering::Relaxed);
             self.leaves.push(node.clone());
@@ -106,8 +130,8 @@ impl Collected {
     }
 
     fn finish(&mut self, token: &Token, round: u64, node: Arc<Node>) {
-        if !self.transfers.is_empty() {
-            // There will be no plan this time: only more transfers are looked for.
+        if self.error.is_some() || !self.transfers.is_empty() {
+            // There will be no plan this time: at most, more transfers are looked for.
             return;
         }
         let edges = &node.state.get(token).edges;
@@ -150,7 +174,6 @@ impl Collected {
 
     /// Who else holds the nodes. Reference counts are exact enough: whoever could make a new reference holds one.
     fn weigh(&mut self, token: &Token, roots: &[Arc<Node>]) {
-        fence(Ordering::Acquire);
         for (node, &uses) in self.nodes.iter().zip(&self.uses) {
             let keep = Arc::strong_count(node) > uses as usize + 1;
             self.wanted.push(Wanted { keep, store: keep && node.state.get(token).fused });
@@ -159,6 +182,8 @@ impl Collected {
             let shared = leaf.state.get(token).buffer.as_ref().is_none_or(|b| Arc::strong_count(b) > 1);
             self.leaf_free.push(!shared && Arc::strong_count(leaf) == uses as usize + 1);
         }
+        // The counts were read relaxed: what those who let go did before happens before what the plan will do.
+        fence(Ordering::Acquire);
         for root in roots {
             if root.state.get(token).buffer.is_none() && root.op != Op::Transfer {
                 let at = (root.mark.load(Ordering::Relaxed) & (LEAF - 1)) as usize;
@@ -191,6 +216,7 @@ impl Collected {
         self.leaf_free.clear();
         self.transfers.clear();
         self.key.clear();
+        self.error = None;
         self.stack.clear();
     }
 }

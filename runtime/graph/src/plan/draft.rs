@@ -18,8 +18,11 @@ use crate::{
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-/// Most instructions of one expression.
+/// Most operations of one expression, without what loads operands and scalars.
 const MAX_INSTS: u32 = 48;
+
+/// Most operands of one expression: loads through different views stay apart, so a repeated value may multiply them.
+const MAX_OPERANDS: usize = 16;
 
 /// What became of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +73,7 @@ pub(crate) enum Refusal {
     Group(u32),
     /// (head) without an epilogue.
     Epilogue(u32),
-    /// (reduction or norm) without a map in its operand.
+    /// (map, write, reduction or norm) without a map in its operands.
     Operand(u32),
     /// (write) by a copy, because of a cycle through a reader of the old version.
     InPlace(u32),
@@ -82,6 +85,8 @@ pub(crate) struct Rules<'a> {
     pub fuse: bool,
     /// Distinct buffers a step may bind.
     pub max_bindings: usize,
+    /// Words a map part may need.
+    pub max_words: usize,
     pub refused: &'a FxHashSet<Refusal>,
 }
 
@@ -105,7 +110,8 @@ pub(crate) struct Drafter<'a> {
 
 /// What a map reads once the inlined maps below it are dissolved.
 pub(crate) struct Load {
-    pub target: Target,
+    /// `None`: an inlined range, whose value is the address that the view gives.
+    pub target: Option<Target>,
     pub path: Path,
 }
 
@@ -159,7 +165,7 @@ impl<'a> Drafter<'a> {
                 if let Some(role) = self.try_epilogue(n) {
                     return role;
                 }
-                let size = 1 + self.inline_operands(n).iter().map(|&p| self.size[p as usize]).sum::<u32>();
+                let size = self.size_with(n);
                 self.size[n as usize] = size;
                 if !stored && size <= MAX_INSTS / 2 && self.users_can_inline(n) {
                     return Role::Inline;
@@ -187,15 +193,39 @@ impl<'a> Drafter<'a> {
     fn limit_operands(&mut self, n: u32) {
         loop {
             let inlined = self.inline_operands(n);
-            let size: u32 = 1 + inlined.iter().map(|&p| self.size[p as usize]).sum::<u32>();
-            // One binding is the output's, two more stay free for what an epilogue's head reads.
-            let fits = size <= MAX_INSTS && distinct(&self.loads(n)) < self.rules.max_bindings;
+            let loads = self.loads(n);
+            // One binding is the output's.
+            let fits = self.size_with(n) <= MAX_INSTS
+                && distinct(&loads) < self.rules.max_bindings
+                && self.operands(&loads) <= self.max_operands();
             let largest = inlined.iter().copied().max_by_key(|&p| self.size[p as usize]);
             match largest {
                 Some(p) if !fits => self.roles[p as usize] = self.step(p),
                 _ => return,
             }
         }
+    }
+
+    /// Operands that an expression of these loads has: those that are the whole of one value are one; of the others,
+    /// each counts.
+    fn operands(&self, loads: &[Load]) -> usize {
+        let mut whole: SmallVec<[Option<Target>; 8]> = SmallVec::new();
+        let mut parts = 0;
+        for load in loads {
+            if !self.hops_are_whole(&load.path) {
+                parts += 1;
+            } else if !whole.contains(&load.target) {
+                whole.push(load.target);
+            }
+        }
+        whole.len() + parts
+    }
+
+    /// How many of them an expression may have: a map part has a size for each axis and, for its output and each operand,
+    /// an offset and a stride for each axis.
+    fn max_operands(&self) -> usize {
+        let most = (self.rules.max_words / (crate::MAX_RANK + 1)).saturating_sub(2);
+        most.clamp(3, MAX_OPERANDS)
     }
 
     /// Whether every user of map `n` can compute it in place: they take expressions, their views compose with what `n`
@@ -211,12 +241,11 @@ impl<'a> Drafter<'a> {
         let elements = self.node(n).shape.elem_count();
         users.iter().all(|&(user, e)| {
             let takes = match self.node(user).op {
-                Op::Map(_) => true,
-                Op::Row { .. } => !self.rules.refused.contains(&Refusal::Operand(user)),
+                Op::Map(_) | Op::Row { .. } => true,
                 Op::Write => e == 1,
                 _ => false,
             };
-            if !takes {
+            if !takes || self.rules.refused.contains(&Refusal::Operand(user)) {
                 return false;
             }
             let view = &self.c.edge(self.token, user, e).view;
@@ -243,7 +272,7 @@ impl<'a> Drafter<'a> {
         own && self.size[n as usize] <= 8 && self.inline_operands(n).iter().all(|&p| self.is_cheap(p))
     }
 
-    /// What map `n` reads, below inlined maps. Constants read nothing.
+    /// What map `n` reads, below inlined maps. Fills read nothing; ranges bind no buffer, but have a view.
     pub(crate) fn loads(&self, n: u32) -> SmallVec<[Load; 4]> {
         let mut loads = SmallVec::new();
         self.gather_loads(n, &Path::default(), &mut loads);
@@ -255,10 +284,11 @@ impl<'a> Drafter<'a> {
             let target = self.c.target(edge);
             let path = path.then(n, e as u8);
             match target {
-                Target::Node(p) if self.roles.get(p as usize) == Some(&Role::Inline) => {
-                    self.gather_loads(p, &path, loads)
-                }
-                _ => loads.push(Load { target, path }),
+                Target::Node(p) if self.roles.get(p as usize) == Some(&Role::Inline) => match self.node(p).op {
+                    Op::Iota => loads.push(Load { target: None, path }),
+                    _ => self.gather_loads(p, &path, loads),
+                },
+                _ => loads.push(Load { target: Some(target), path }),
             }
         }
     }
@@ -274,11 +304,11 @@ impl<'a> Drafter<'a> {
         let mut candidates: SmallVec<[u32; 4]> = loads
             .iter()
             .filter_map(|load| match load.target {
-                Target::Node(t) => match self.roles[t as usize] {
+                Some(Target::Node(t)) => match self.roles[t as usize] {
                     Role::Tail(s) if self.steps[s as usize].tail == t => Some(s),
                     _ => None,
                 },
-                Target::Leaf(_) => None,
+                _ => None,
             })
             .collect();
         candidates.sort_unstable_by_key(|&s| std::cmp::Reverse(self.steps[s as usize].tail));
@@ -295,15 +325,17 @@ impl<'a> Drafter<'a> {
         if !matches!(self.node(draft.head).op, Op::Row { .. } | Op::Contract { .. }) {
             return None;
         }
-        let mine: SmallVec<[&Load; 4]> = loads.iter().filter(|l| l.target == Target::Node(tail)).collect();
+        let mine: SmallVec<[&Load; 4]> = loads.iter().filter(|l| l.target == Some(Target::Node(tail))).collect();
         // Everybody who reads the tail must be part of this map.
         if !self.users[tail as usize].iter().all(|&(user, _)| self.is_part_of(user, n)) {
             return None;
         }
         let elements = self.node(n).shape.elem_count();
         let size = self.size_with(n) + if draft.head == tail { 1 } else { self.size[tail as usize] };
-        let outer = self.step_loads(&draft) + distinct(loads);
-        if size > MAX_INSTS || outer + 1 > self.rules.max_bindings {
+        let outer = self.step_loads(&draft);
+        let bindings = distinct(&outer) + distinct(loads);
+        let operands = self.operands(&outer) + self.operands(loads);
+        if size > MAX_INSTS || bindings + 1 > self.rules.max_bindings || operands > self.max_operands().max(8) {
             return None;
         }
         let whole = |view: &View| view.is_whole(self.node(tail).shape.elem_count());
@@ -340,18 +372,32 @@ impl<'a> Drafter<'a> {
         Role::Tail(s)
     }
 
+    /// Operations of map `n`'s expression. An operand that is read twice as a whole is computed once.
     fn size_with(&self, n: u32) -> u32 {
-        1 + self.inline_operands(n).iter().map(|&p| self.size[p as usize]).sum::<u32>()
+        let mut whole: SmallVec<[u32; 3]> = SmallVec::new();
+        let mut size = 1u32;
+        for edge in self.c.edges(self.token, n) {
+            if let Target::Node(p) = self.c.target(edge)
+                && self.roles[p as usize] == Role::Inline
+                && !whole.contains(&p)
+            {
+                size = size.saturating_add(self.size[p as usize]);
+                if edge.view.is_whole(edge.node.shape.elem_count()) {
+                    whole.push(p);
+                }
+            }
+        }
+        size
     }
 
-    /// Distinct buffers that a step reads without its tail's further epilogue.
-    fn step_loads(&self, draft: &Draft) -> usize {
+    /// What a step reads without its tail's further epilogue.
+    fn step_loads(&self, draft: &Draft) -> SmallVec<[Load; 4]> {
         let mut loads = self.loads(draft.head);
         let mut at = draft.tail;
         while at != draft.head {
             let more = self.loads(at);
             let next = more.iter().find_map(|l| match l.target {
-                Target::Node(t) if matches!(self.roles[t as usize], Role::Inside(_)) => Some(t),
+                Some(Target::Node(t)) if matches!(self.roles[t as usize], Role::Inside(_)) => Some(t),
                 _ => None,
             });
             loads.extend(more);
@@ -360,7 +406,7 @@ impl<'a> Drafter<'a> {
                 None => break,
             }
         }
-        distinct(&loads)
+        loads
     }
 
     /// Whether `user` is `n` or a map inlined into it and nothing else.
@@ -418,7 +464,8 @@ impl<'a> Drafter<'a> {
                 .filter(|&user| {
                     let view = &self.c.edge(self.token, user, 0).view;
                     view.is_whole(self.node(draft.tail).shape.elem_count())
-                        && view.shape.last() == self.node(draft.tail).shape.last()
+                        // The rows that are normalised, not those of a reshaped tail.
+                        && view.shape.last() == self.node(draft.head).shape.last()
                         && self.c.edge(self.token, draft.head, 0).view.reshape(&view.shape).is_some()
                 })
                 .collect();
@@ -463,6 +510,9 @@ pub(crate) fn norm_weights(
     let (mut weight, mut bias) = (None, None);
     let mut at = draft.tail;
     while at != draft.head {
+        if c.nodes[at as usize].shape.last() != c.nodes[draft.head as usize].shape.last() {
+            return None;
+        }
         let edges = c.edges(token, at);
         let inner = edges.iter().position(|e| match c.target(e) {
             Target::Node(t) => matches!(roles[t as usize], Role::Inside(_)) && t >= draft.head,
@@ -526,11 +576,12 @@ pub(crate) fn resolve(c: &Collected, token: &Token, path: &Path) -> Option<View>
     Some(view)
 }
 
+/// Distinct buffers among loads.
 fn distinct(loads: &[Load]) -> usize {
     let mut seen: SmallVec<[Target; 8]> = SmallVec::new();
-    for load in loads {
-        if !seen.contains(&load.target) {
-            seen.push(load.target);
+    for target in loads.iter().filter_map(|l| l.target) {
+        if !seen.contains(&target) {
+            seen.push(target);
         }
     }
     seen.len()

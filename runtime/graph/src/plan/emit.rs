@@ -343,16 +343,28 @@ impl<'a> Emitter<'a> {
     }
 
     fn attention(&mut self, draft: &Draft) {
-        let mut inputs = SmallVec::new();
         let edges = self.c.edges(self.token, draft.head).len() as u8;
-        let reads = (0..edges).map(|e| self.read(Path::default().then(draft.head, e), &mut inputs)).collect();
+        let (reads, inputs) = self.read_apart(draft.head, edges);
         self.push(draft, Recipe::Attention { head: draft.head, reads }, inputs, Vec::new());
     }
 
     fn gather(&mut self, draft: &Draft) {
-        let mut inputs = SmallVec::new();
-        let reads = (0..2).map(|e| self.read(Path::default().then(draft.head, e), &mut inputs)).collect();
+        let (reads, inputs) = self.read_apart(draft.head, 2);
         self.push(draft, Recipe::Gather { head: draft.head, reads }, inputs, Vec::new());
+    }
+
+    /// The operands of a kernel that knows its inputs by their order: one buffer seen through several views (q, k and v of
+    /// one projection) comes several times.
+    fn read_apart(&mut self, n: u32, edges: u8) -> (Vec<Reads>, SmallVec<[Value; 6]>) {
+        let mut inputs: SmallVec<[Value; 6]> = SmallVec::new();
+        let mut reads = Vec::new();
+        for e in 0..edges {
+            let mut own = SmallVec::new();
+            let read = self.read(Path::default().then(n, e), &mut own);
+            reads.push(Reads { input: Some(inputs.len() as u8), ..read });
+            inputs.extend(own);
+        }
+        (reads, inputs)
     }
 
     /// A stored operand, through a copy where one was asked for.

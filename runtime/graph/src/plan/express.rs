@@ -21,8 +21,9 @@ pub(crate) struct Operand {
     pub target: Option<Target>,
     pub dtype: DType,
     pub path: Path,
-    /// Loads that are the whole of one value may share an operand; views of parts may coincide by chance only.
-    whole: bool,
+    /// The path from its first edge on that is not the whole of a value. Loads that agree in it read the same elements
+    /// whatever the sizes, so they share an operand; other views may coincide by chance only.
+    partial: Path,
 }
 
 /// What a step's expressions share: operands and scalars are numbered across them.
@@ -93,16 +94,22 @@ impl Express<'_> {
                 Role::Tail(_) => {}
             }
         }
-        let whole = path.0.iter().all(|&(n, e)| {
-            let edge = self.c.edge(self.token, n, e);
-            edge.view.is_whole(edge.node.shape.elem_count())
-        });
-        let at = self.load(Operand { target: Some(target), dtype: edge.node.dtype, path, whole }, tables);
+        let partial = self.partial(&path);
+        let at = self.load(Operand { target: Some(target), dtype: edge.node.dtype, path, partial }, tables);
         expr.push(Inst::Load(at), compute(edge.node.dtype))
     }
 
+    fn partial(&self, path: &Path) -> Path {
+        let whole = |&&(n, e): &&(u32, u8)| {
+            let edge = self.c.edge(self.token, n, e);
+            edge.view.is_whole(edge.node.shape.elem_count())
+        };
+        Path(path.0.iter().skip(path.0.iter().take_while(whole).count()).copied().collect())
+    }
+
     fn load(&self, operand: Operand, tables: &mut Tables) -> u16 {
-        let same = tables.operands.iter().position(|o| o.whole && operand.whole && o.target == operand.target);
+        // Ranges have no target: as wholes all are alike, and parts of one edge are parts of one range.
+        let same = tables.operands.iter().position(|o| o.target == operand.target && o.partial == operand.partial);
         same.unwrap_or_else(|| {
             tables.operands.push(operand);
             tables.operands.len() - 1
@@ -128,7 +135,8 @@ impl Express<'_> {
         match node.op {
             Op::Fill => param(0, expr, tables),
             Op::Iota => {
-                let operand = Operand { target: None, dtype: DType::U32, path: path.clone(), whole: false };
+                let partial = self.partial(path);
+                let operand = Operand { target: None, dtype: DType::U32, path: path.clone(), partial };
                 let at = self.load(operand, tables);
                 let index = expr.push(Inst::Position(at), dtype);
                 let step = param(1, expr, tables);

@@ -94,7 +94,7 @@ pub(crate) fn assign(c: &Collected, token: &Token, steps: &[Emitted], after: &mu
         }
     }
     let mut layout = Layout::default();
-    // (slot, free from step, size at planning, chain that had it)
+    // By number: the last step that uses it, its size at planning, the chain that had it last.
     let mut slots: Vec<(usize, u64, usize)> = Vec::new();
     let mut by_start: Vec<usize> = (0..chains.len()).collect();
     by_start.sort_by_key(|&i| chains[i].first);

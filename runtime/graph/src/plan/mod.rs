@@ -9,14 +9,14 @@ mod nest;
 mod order;
 mod recipe;
 
-pub(crate) use collect::Collected;
+pub(crate) use collect::{Collected, MAX_ROUNDS};
 pub(crate) use memory::rounded;
 
 use crate::{Args, Backend, Buffer, Error, Kernel, Prepared, Program, Result, Scalar, Step, locked::Token};
 use draft::{Drafter, Refusal, Rules};
 use emit::{Emitter, Learned};
 use memory::Place;
-use recipe::{Class, Misfit, Recipe};
+use recipe::{Class, Misfit, Reads, Recipe};
 use std::sync::Arc;
 
 /// A cached plan.
@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub commits: Vec<(u32, u32)>,
     /// Nodes that somebody holds although they were fused away.
     pub fused: Vec<u32>,
+    /// Leaves whose buffers it writes into.
+    pub taken: Vec<u32>,
 }
 
 struct PlanStep {
@@ -133,7 +135,8 @@ pub(crate) fn plan(c: &Collected, token: &Token, backend: &dyn Backend, fuse: bo
     let mut learned = Learned::default();
     // Every attempt learns one refusal more, and there are finitely many.
     for _ in 0..4 * c.nodes.len() + 16 {
-        let rules = Rules { fuse, max_bindings: info.max_bindings, refused: &learned.refused };
+        let rules =
+            Rules { fuse, max_bindings: info.max_bindings, max_words: info.max_words, refused: &learned.refused };
         let drafts = Drafter::new(c, token, &rules).run();
         let mut steps = Emitter::new(c, token, &drafts, &learned, fuse).run();
         let mut after = match order::sort(&mut steps) {
@@ -220,7 +223,7 @@ fn compile(
                     Misfit::Copy(_, 0) if norm => Lesson::Refuse(Refusal::Norm(step.head)),
                     Misfit::Copy(n, e) => Lesson::Copy(n, e),
                     Misfit::Epilogue(n) => Lesson::Refuse(Refusal::Epilogue(n)),
-                    Misfit::View => return Err(unable(c, backend, step, "this view")),
+                    Misfit::View => refusal(step).ok_or_else(|| unable(c, backend, step, "this view"))?,
                 });
                 continue;
             }
@@ -262,6 +265,11 @@ fn refusal(step: &emit::Emitted) -> Option<Lesson> {
         Recipe::Row { head, operands, .. } if operands.len() > 1 || operands.iter().any(|r| r.path.0.len() > 1) => {
             Refusal::Operand(*head)
         }
+        // A map or write reads stored operands where no expression of what they are computed from will do.
+        Recipe::Map { parts } => {
+            let inlined = |r: &Reads| r.path.0.iter().rev().nth(1).map(|&(reader, _)| reader);
+            Refusal::Operand(parts.iter().flat_map(|p| &p.operands).find_map(inlined)?)
+        }
         _ => return None,
     };
     Some(Lesson::Refuse(refuse))
@@ -282,8 +290,12 @@ fn finish(
     let mut program = Program { steps: Vec::with_capacity(steps.len()), buffers: 0 };
     let mut plan_steps = Vec::with_capacity(steps.len());
     let mut commits = Vec::new();
+    let mut taken = Vec::new();
     for ((step, compiled), after) in steps.into_iter().zip(kernels).zip(after) {
         for out in &step.outputs {
+            if let Some(emit::Value::Leaf(l)) = out.takes {
+                taken.push(l);
+            }
             if let emit::Value::Node(n) = out.value
                 && c.wanted[n as usize].keep
             {
@@ -310,5 +322,5 @@ fn finish(
         .filter(|&n| c.wanted[n as usize].keep && !matches!(drafts.roles[n as usize], draft::Role::Tail(_)))
         .collect();
     let prepared = backend.prepare(&program)?;
-    Ok(Plan { program, prepared, steps: plan_steps, places, commits, fused })
+    Ok(Plan { program, prepared, steps: plan_steps, places, commits, fused, taken })
 }

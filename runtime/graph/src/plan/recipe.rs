@@ -80,37 +80,18 @@ pub(crate) struct ContractPartRecipe {
     pub epilogue: Expr,
 }
 
+/// A norm that a contraction applies to its left operand: what it computes, its node, weight and bias.
+pub(crate) type Norm = (RowOp, u32, Option<Reads>, Option<Reads>);
+
 /// The recipe of a step.
 #[derive(Debug, Clone)]
 pub(crate) enum Recipe {
-    Map {
-        parts: Vec<MapRecipe>,
-    },
-    Row {
-        head: u32,
-        op: RowOp,
-        operands: Vec<Reads>,
-        before: Expr,
-        after: Expr,
-        accumulator: DType,
-    },
-    Contract {
-        left: Reads,
-        prologue: Option<(RowOp, u32, Option<Reads>, Option<Reads>)>,
-        activations: Activations,
-        parts: Vec<ContractPartRecipe>,
-    },
-    Attention {
-        head: u32,
-        reads: Vec<Reads>,
-    },
-    Gather {
-        head: u32,
-        reads: Vec<Reads>,
-    },
-    Random {
-        head: u32,
-    },
+    Map { parts: Vec<MapRecipe> },
+    Row { head: u32, op: RowOp, operands: Vec<Reads>, before: Expr, after: Expr, accumulator: DType },
+    Contract { left: Reads, prologue: Option<Norm>, activations: Activations, parts: Vec<ContractPartRecipe> },
+    Attention { head: u32, reads: Vec<Reads> },
+    Gather { head: u32, reads: Vec<Reads> },
+    Random { head: u32 },
 }
 
 /// Why a recipe does not fit the data.
@@ -135,7 +116,7 @@ impl Recipe {
             }
             Recipe::Row { head, operands, .. } => row_words(c, token, *head, operands, words, &mut class)?,
             Recipe::Contract { left, prologue, parts, .. } => {
-                contract_words(c, token, left, prologue.as_ref().map(|p| (&p.2, &p.3)), parts, words, &mut class)?;
+                contract_words(c, token, left, prologue.as_ref(), parts, words, &mut class)?;
             }
             Recipe::Attention { head, reads } => attention_words(c, token, *head, reads, words, &mut class)?,
             Recipe::Gather { head, reads } => gather_words(c, token, *head, reads, words)?,
@@ -381,12 +362,11 @@ pub(crate) fn is_one_row(view: &View) -> bool {
     (width == 1 || stride == 1) && rest.iter().zip(view.shape.iter()).all(|(&s, &d)| s == 0 || d == 1)
 }
 
-#[allow(clippy::type_complexity)]
 fn contract_words(
     c: &Collected,
     token: &Token,
     left: &Reads,
-    prologue: Option<(&Option<Reads>, &Option<Reads>)>,
+    prologue: Option<&Norm>,
     parts: &[ContractPartRecipe],
     words: &mut Vec<i64>,
     class: &mut Class,
@@ -472,10 +452,15 @@ fn contract_words(
         words.extend(tails[i]);
     };
     put(0, words);
-    if let Some((weight, bias)) = prologue {
+    if let Some((_, norm, weight, bias)) = prologue {
+        // The norm's rows must be the product's: another shape of the same size is data.
+        if c.nodes[*norm as usize].shape.last() != Some(&k) {
+            return Err(Misfit::View);
+        }
+        let row = |view: &View| is_one_row(view) && view.shape.last() == Some(&k);
         for read in [weight, bias] {
             let view = match read {
-                Some(read) => Some(read.view(c, token).filter(is_one_row).ok_or(Misfit::View)?),
+                Some(read) => Some(read.view(c, token).filter(row).ok_or(Misfit::View)?),
                 None => None,
             };
             words.push(view.map_or(0, |v| v.offset as i64));

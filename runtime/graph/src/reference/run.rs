@@ -312,7 +312,10 @@ fn attention_step(a: &AttentionKernel, mut words: Words<'_>, scalars: &[Scalar],
             if let Some(mask) = &mask {
                 score += element(&inputs[3], DType::F32, mask.index(&[b, h, t, s])).f();
             }
-            scores.push((s, score));
+            // Minus infinity hides a key: a row of nothing else has no softmax, and gives zeros.
+            if score != f64::NEG_INFINITY {
+                scores.push((s, score));
+            }
         }
         let plain: Vec<f64> = scores.iter().map(|&(_, x)| x).collect();
         let weights = normalise(RowOp::Softmax, &plain, 0.0);

@@ -18,11 +18,12 @@ use tallow_graph::{
 const F32: f64 = 1e-6;
 
 /// The reference, with two ways to run a product, of which the cheaper wants scratch memory as large as its operand; and
-/// with a switch that makes submits fail.
+/// with switches that make submits fail, before or after the work.
 #[derive(Default)]
 struct Picky {
     inner: Reference,
     fail: AtomicU64,
+    late: AtomicU64,
     scratch: AtomicU64,
 }
 
@@ -60,7 +61,11 @@ impl Backend for Picky {
                 self.scratch.store(bytes, Ordering::Relaxed);
             }
         }
-        self.inner.submit(prepared, run)
+        self.inner.submit(prepared, run)?;
+        match self.late.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => Err(Error::msg("the device went home early")),
+        }
     }
     fn allocate(&self, bytes: u64) -> Result<Buffer> {
         self.inner.allocate(bytes)
@@ -120,6 +125,36 @@ fn a_failed_submit_is_an_error_and_the_values_can_be_asked_for_again() {
     assert!(engine.upload(DType::F64, Shape::new(&[1]), &[0; 8]).unwrap_err().to_string().contains("use F32"));
     assert!(ops::full(&engine, Shape::new(&[1]), DType::F64, Scalar::F(0.0)).is_err());
     assert!(ops::cast(x.edge, DType::F64).is_err());
+}
+
+#[test]
+fn a_value_that_a_failed_run_may_have_overwritten_is_not_used_again() {
+    let device = Arc::new(Picky::default());
+    let engine = Engine::new(device.clone(), Options { max_pending: 20, ..options() });
+    let x = T::new(&engine, DType::F32, &[4], vec![1.0, 2.0, 3.0, 4.0]);
+    let first = x.narrow(0, 0, 1).affine(2.0, 0.0).copy();
+    realize(&[&first]).unwrap();
+    // In place: nobody else holds x.
+    let y = x.write(&[(0, 1)], &first);
+    let bystander = T::new(&engine, DType::F32, &[2], vec![1.0, 2.0]).affine(3.0, 0.0);
+    drop((x, first));
+    device.late.store(1, Ordering::Relaxed);
+    assert!(realize(&[&y]).unwrap_err().to_string().contains("went home"));
+    device.late.store(0, Ordering::Relaxed);
+    let again = realize(&[&y]).unwrap_err().to_string();
+    assert!(again.contains("lost") && again.contains("went home"), "{again}");
+    assert!(block_on(engine.read(y.node())).is_err());
+    let after = y.affine(2.0, 0.0);
+    assert!(realize(&[&after]).is_err());
+    // Everything else goes on, also what starts by itself.
+    bystander.check(F32);
+    let mut z = T::new(&engine, DType::F32, &[2], vec![0.0; 2]);
+    let rounds = engine.plan_counters().rounds;
+    for _ in 0..100 {
+        z = z.affine(1.0, 1.0);
+    }
+    assert!(engine.plan_counters().rounds > rounds, "started by itself");
+    z.check(F32);
 }
 
 #[test]

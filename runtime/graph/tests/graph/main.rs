@@ -3,6 +3,7 @@
 mod basics;
 mod choices;
 mod common;
+mod corners;
 mod counts;
 mod decoder;
 mod memory;

@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use std::sync::Arc;
-use tallow_graph::{BinaryOp, DType, Engine, Options, UnaryOp, kernel::RowOp, ops, reference::Reference};
+use tallow_graph::{BinaryOp, DType, Engine, Options, Scalar, UnaryOp, kernel::RowOp, ops, reference::Reference};
 
 const F: DType = DType::F64;
 const TOLERANCE: f64 = 1e-8;
@@ -36,7 +36,20 @@ impl Build<'_> {
     fn leaf(&mut self, dims: &[usize]) -> T {
         // Stored in some order of its axes, flipped or as a part of something larger.
         let rank = dims.len();
-        match self.rng.below(5) {
+        match self.rng.below(6) {
+            5 if rank > 0 => {
+                // A range, cut from a longer one, in the order of the axes or against it.
+                let count: usize = dims.iter().product();
+                let (step, start) = (0.5 / count.max(1) as f64, self.data.unit());
+                let node = ops::arange(self.engine, count + 1, F, Scalar::F(start), Scalar::F(step)).unwrap();
+                let t = T::of(node, (0..=count).map(|i| start + step * i as f64).collect()).narrow(0, 1, count);
+                let t = if self.rng.below(3) == 0 { t.flip(0) } else { t };
+                if self.rng.below(2) == 0 {
+                    return t.reshape(dims);
+                }
+                let stored: Vec<usize> = dims.iter().rev().copied().collect();
+                t.reshape(&stored).permute(&(0..rank).rev().collect::<Vec<_>>())
+            }
             0 if rank > 1 => {
                 let mut order: Vec<usize> = (0..rank).collect();
                 for i in (1..rank).rev() {
@@ -349,6 +362,7 @@ fn graphs(seeds: std::ops::Range<u64>) {
         tallow_graph::Kernel::Contract(c) => {
             c.prologue.is_some() || c.parts.len() > 2 || c.parts.iter().any(|p| p.paired || p.operands.len() > 1)
         }
+        tallow_graph::Kernel::Map(m) => m.parts.iter().any(|p| p.operands.len() > 3),
         tallow_graph::Kernel::Row(r) => !r.after.is_identity() && r.operands.len() > 1,
         _ => false,
     };
