@@ -105,7 +105,7 @@ binary! {
 multiversion! {
     /// a * b + c, fused where the processor does that in one instruction.
     pub fn mul_add(a: &[f32], b: &[f32], c: &[f32], out: &mut [f32]) = mul_add_body;
-    /// out[i] = x[i] * scale + offset.
+    /// out_i = x_i * scale + offset.
     pub fn affine(x: &[f32], scale: f32, offset: f32, out: &mut [f32]) = affine_body;
 }
 

@@ -56,7 +56,7 @@ fn near_body<const FMA: bool>(x: &[f32], y: &[f32], out: &mut [f32]) {
     }
 }
 
-/// x[i]^y[i], with C's `pow` rules for zeros, infinities and NaN.
+/// x_i^y_i, with C's `pow` rules for zeros, infinities and NaN.
 pub fn powf(isa: crate::Isa, x: &[f32], y: &[f32], out: &mut [f32]) {
     near(isa, x, y, out);
     for ((out, &x), &y) in out.iter_mut().zip(x).zip(y) {

@@ -384,7 +384,7 @@ fn scores_transposed<const FMA: bool, const R: usize>(
     }
 }
 
-/// out[i] += sum over keys low..high of p[i][s] v[s].
+/// out_i += sum over keys low..high of p_i[s] v[s].
 #[allow(clippy::too_many_arguments, reason = "one loop's body, split for reading")]
 #[inline(always)]
 fn add_values<const FMA: bool, const R: usize>(

@@ -3,12 +3,12 @@
 use super::reduce::{dot_body, sum_body};
 
 multiversion! {
-    /// out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i] (Zhang and Sennrich, 2019). Slices have one length; a shorter
+    /// out_i = x_i / sqrt(mean(x^2) + eps) * weight_i (Zhang and Sennrich, 2019). Slices have one length; a shorter
     /// `weight` or `out` cuts the result short.
     pub fn rms_norm(x: &[f32], weight: Option<&[f32]>, eps: f32, out: &mut [f32]) = rms_norm_body;
     /// [`rms_norm`] of `x` into itself.
     pub fn rms_norm_in_place(x: &mut [f32], weight: Option<&[f32]>, eps: f32) = rms_norm_in_place_body;
-    /// out[i] = (x[i] - mean) / sqrt(variance + eps) * weight[i] + bias[i] (Ba, Kiros and Hinton, 2016), with the
+    /// out_i = (x_i - mean) / sqrt(variance + eps) * weight_i + bias_i (Ba, Kiros and Hinton, 2016), with the
     /// variance over n (not n - 1), from the differences to the mean.
     pub fn layer_norm(x: &[f32], weight: Option<&[f32]>, bias: Option<&[f32]>, eps: f32, out: &mut [f32])
         = layer_norm_body;

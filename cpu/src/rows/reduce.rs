@@ -23,9 +23,9 @@ pub(crate) fn sum_lanes<const N: usize>(lanes: &[f32; N]) -> f32 {
 }
 
 multiversion! {
-    /// The sum of a[i] * b[i] over the shorter length.
+    /// The sum of a_i * b_i over the shorter length.
     pub fn dot(a: &[f32], b: &[f32]) -> f32 = dot_body;
-    /// y[i] += a * x[i] over the shorter length.
+    /// y_i += a * x_i over the shorter length.
     pub fn axpy(a: f32, x: &[f32], y: &mut [f32]) = axpy_body;
     /// The sum, in 32 separate lanes: more exact than one running sum.
     pub fn sum(x: &[f32]) -> f32 = sum_body;

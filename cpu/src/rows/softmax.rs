@@ -4,10 +4,10 @@ use super::reduce::{max_body, sum_body};
 use crate::math::scalar::exp;
 
 multiversion! {
-    /// x[i] becomes e^(x[i] - max) / sum. A row of negative infinities (everything masked) becomes zeros; a NaN or a
+    /// x_i becomes e^(x_i - max) / sum. A row of negative infinities (everything masked) becomes zeros; a NaN or a
     /// positive infinity makes the row NaN.
     pub fn softmax(x: &mut [f32]) = softmax_body;
-    /// x[i] becomes x[i] - max - ln(sum of e^(x - max)).
+    /// x_i becomes x_i - max - ln(sum of e^(x - max)).
     pub fn log_softmax(x: &mut [f32]) = log_softmax_body;
 }
 

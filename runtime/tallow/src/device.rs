@@ -69,7 +69,7 @@ impl Device {
         Device(Inner::Other(Arc::new(State::new(backend, options))))
     }
 
-    /// A GPU through WebGPU (Vulkan, Metal, DX12, the browser), by its number in [`Device::list`]. In a browser, use
+    /// A GPU through WebGPU (Vulkan, Metal, DX12, the browser), by its number in [`Device::list_wgpu`]. In a browser, use
     /// [`Device::new_wgpu_async`].
     #[cfg(all(feature = "wgpu", not(target_arch = "wasm32")))]
     pub fn new_wgpu(ordinal: usize) -> Result<Self> {
