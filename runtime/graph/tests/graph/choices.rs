@@ -24,12 +24,14 @@ struct Picky {
     inner: Reference,
     fail: AtomicU64,
     late: AtomicU64,
+    /// Other limits than the reference's.
+    info: Option<Info>,
     scratch: AtomicU64,
 }
 
 impl Backend for Picky {
     fn info(&self) -> &Info {
-        self.inner.info()
+        self.info.as_ref().unwrap_or(self.inner.info())
     }
     fn check_dtype(&self, dtype: DType) -> Result<()> {
         match dtype {
@@ -43,7 +45,11 @@ impl Backend for Picky {
                 Implementation { id: 3, scratch: 0, cost: 2.0 },
                 Implementation { id: 5, scratch: words[0] as u64 * 64, cost: 1.0 },
             ],
-            other => self.inner.lower(other, words),
+            other => {
+                let fits = !matches!(other, Kernel::Map(_)) || words.len() <= self.info().max_words;
+                assert!(fits, "{} words are too many: {other:?}", words.len());
+                self.inner.lower(other, words)
+            }
         }
     }
     fn prepare(&self, program: &Program) -> Result<Arc<dyn Prepared>> {
@@ -155,6 +161,21 @@ fn a_value_that_a_failed_run_may_have_overwritten_is_not_used_again() {
     }
     assert!(engine.plan_counters().rounds > rounds, "started by itself");
     z.check(F32);
+}
+
+#[test]
+fn map_parts_stay_within_the_words_of_the_device() {
+    for max_words in [50, 60, 100, 240] {
+        let info = Info { max_words, max_bindings: 32, ..Reference::default().info().clone() };
+        let engine = Engine::new(Arc::new(Picky { info: Some(info), ..Picky::default() }), options());
+        let rng = &mut Rng(8);
+        // Operands in orders of their own, so that nothing collapses.
+        let orders = [[0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1]];
+        let sum = (0..24).fold(T::random(&engine, DType::F32, &[2; 4], rng), |sum, i| {
+            sum.add(&T::random(&engine, DType::F32, &[2; 4], rng).permute(&orders[i % 4]))
+        });
+        sum.check(F32);
+    }
 }
 
 #[test]
