@@ -26,6 +26,8 @@ struct Picky {
     late: AtomicU64,
     /// Other limits than the reference's.
     info: Option<Info>,
+    /// Called before each run.
+    gate: Option<Box<dyn Fn() + Send + Sync>>,
     scratch: AtomicU64,
 }
 
@@ -56,6 +58,9 @@ impl Backend for Picky {
         self.inner.prepare(program)
     }
     fn submit(&self, prepared: &dyn Prepared, run: Run<'_>) -> Result<()> {
+        if let Some(gate) = &self.gate {
+            gate();
+        }
         if self.fail.load(Ordering::Relaxed) > 0 {
             return Err(Error::msg("the device is on strike"));
         }
@@ -176,6 +181,37 @@ fn map_parts_stay_within_the_words_of_the_device() {
         });
         sum.check(F32);
     }
+}
+
+#[test]
+fn a_budget_that_is_spent_during_a_run_does_not_revive_what_the_run_fuses_away() {
+    let barrier = Arc::new(std::sync::Barrier::new(2));
+    let started = barrier.clone();
+    let first = AtomicU64::new(0);
+    let gate = move || {
+        if first.fetch_add(1, Ordering::Relaxed) > 0 {
+            return;
+        }
+        started.wait();
+        // Long enough for the other thread to run into its budget, which makes it wait for this run.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    };
+    let device = Arc::new(Picky { gate: Some(Box::new(gate)), ..Picky::default() });
+    // Enough for the chain below alone, and for the other thread's value alone.
+    let engine = Engine::new(device, Options { max_pending_bytes: 4 * 4096 + 4096, ..options() });
+    let x = T::new(&engine, DType::F32, &[1024], vec![0.5; 1024]);
+    let y = (0..4).fold(x.clone(), |y, _| y.affine(0.5, 1.0));
+    let waiting = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            barrier.wait();
+            x.broadcast(&[3, 1024]).unary(UnaryOp::Exp)
+        });
+        realize(&[&y]).unwrap();
+        other.join().unwrap()
+    });
+    assert_eq!(engine.plan_counters().rounds, 1, "only the other thread's value is left, and it fits");
+    assert!(engine.buffer(waiting.node()).is_none());
+    y.check(F32);
 }
 
 #[test]
