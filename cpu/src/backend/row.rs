@@ -18,6 +18,9 @@ use super::walk::{Bound, Nest, Walker, Words, block_size, elements};
 
 /// Elements that are worth a thread's while.
 const GRAIN: usize = 16 << 10;
+/// Most pieces of a very long row; beyond this they grow.
+const MAX_PIECES: usize = 4096;
+
 /// Elements of a piece of a very long row.
 const PIECE: usize = 32 << 10;
 
@@ -190,13 +193,15 @@ impl Job<'_> {
 
     /// Reductions of a few very long rows: pieces of fixed size, so that the result does not depend on the threads.
     fn long_rows<T: Num>(&self) -> Result<()> {
-        let pieces = self.inner.div_ceil(PIECE);
+        // Their number is bounded too: a broadcast row may have any length at no memory.
+        let piece_len = PIECE.max(self.inner.div_ceil(MAX_PIECES));
+        let pieces = self.inner.div_ceil(piece_len);
         let states: Vec<std::sync::Mutex<State<T>>> =
             (0..self.rows * pieces).map(|_| std::sync::Mutex::new(State::new(self.op))).collect();
         let failed = FirstError::default();
         self.step.pool.run(states.len(), &|task| {
             let (row, piece) = (task / pieces, task % pieces);
-            let (start, end) = (piece * PIECE, ((piece + 1) * PIECE).min(self.inner));
+            let (start, end) = (piece * piece_len, ((piece + 1) * piece_len).min(self.inner));
             let size = block_size(self.before.block, end - start);
             let bytes = Walker::scratch(self.before.block, size);
             failed.note(scratch::with(scratch::REGISTERS, bytes, |memory| {
