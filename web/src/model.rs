@@ -110,7 +110,12 @@ impl Model {
         let mut model = self.lock()?;
         let model = model.model()?;
         let options = Request::from_js(&JsValue::UNDEFINED)?.options;
-        let ids = model.encode("warm up").map_err(js_error)?;
+        let mut ids = model.encode("warm up").map_err(js_error)?;
+        // A prompt must leave room for a token.
+        ids.truncate(model.decoder.context().saturating_sub(1));
+        if ids.is_empty() {
+            return Ok(());
+        }
         let mut generation = model.generate(&ids, 0, options).map_err(js_error)?;
         for _ in 0..2 {
             generation.next().await.map_err(js_error)?;

@@ -46,6 +46,11 @@ export interface Message {
 }
 "#;
 
+/// A count as large as this machine can take: WebAssembly's are of 32 bits, JavaScript's of 53.
+fn clamped(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
 /// The options of a generation, and its stop signal.
 pub(crate) struct Request {
     pub options: GenerationOptions,
@@ -58,14 +63,14 @@ impl Request {
         let number = |name: &str, default: f64| Ok::<f64, JsValue>(number_property(options, name)?.unwrap_or(default));
         let sampling = SamplingConfig {
             temperature: number("temperature", default.temperature)?,
-            top_k: count_property(options, "topK")?.map_or(default.top_k, |k| k as usize),
+            top_k: count_property(options, "topK")?.map_or(default.top_k, clamped),
             top_p: number("topP", default.top_p)?,
             min_p: number("minP", default.min_p)?,
             repeat_penalty: number("repeatPenalty", default.repeat_penalty.into())? as f32,
             seed: count_property(options, "seed")?.unwrap_or(default.seed),
             ..default
         };
-        let max_tokens = count_property(options, "maxTokens")?.map(|max| max as usize);
+        let max_tokens = count_property(options, "maxTokens")?.map(clamped);
         let signal = match property(options, "signal")? {
             Some(value) => Some(value.dyn_into().map_err(|_| js_error("signal must be an AbortSignal"))?),
             None => None,
@@ -88,7 +93,7 @@ pub(crate) fn load_options(options: &JsValue) -> Result<LoadOptions> {
             other => return Err(js_error(format!("activations must be \"f32\" or \"q8\", not \"{other}\""))),
         };
     }
-    wanted.context = count_property(options, "context")?.map(|context| context as usize);
+    wanted.context = count_property(options, "context")?.map(clamped);
     Ok(wanted)
 }
 

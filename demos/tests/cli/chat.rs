@@ -1,6 +1,10 @@
 //! `chat`: a scripted conversation.
 
-use crate::support::{Said, model::Tiny, run_with_input};
+use crate::support::{
+    Said,
+    model::{TEMPLATE, Tiny},
+    run_with_input,
+};
 use tempfile::TempDir;
 
 fn chat(tiny: &Tiny, more: &[&str], input: &str) -> (TempDir, Said) {
@@ -40,9 +44,12 @@ fn what_the_cache_gives_is_what_computing_anew_gives() {
     let options = ["-n", "8", "--activations", "f32", "--system"];
     let (_folder, going_on) = chat(&Tiny::default(), &[&options[..], &["S"]].concat(), "abc\nxyz\n");
     let answers: Vec<&str> = going_on.stdout.lines().collect();
-    // The whole first turn as the system message's text: the same prompt, of which nothing is cached.
-    let system = format!("S<|end|><|start|>user\nabc<|end|><|start|>assistant\n{}", answers[0]);
-    let (_folder, anew) = chat(&Tiny::default(), &[&options[..], &[&system]].concat(), "xyz\n");
+    // The whole first turn as the template's text: the same prompt, of which nothing is cached. (As a message's text it
+    // would be another prompt: messages cannot spell control tokens.)
+    let turn = format!("S<|end|><|start|>user\nabc<|end|><|start|>assistant\n{}<|end|>", answers[0]);
+    let template = format!("{{% raw %}}<|start|>system\n{turn}{{% endraw %}}{TEMPLATE}");
+    let tiny = Tiny { template: Some(template.leak()), ..Tiny::default() };
+    let (_folder, anew) = chat(&tiny, &options[..options.len() - 1], "xyz\n");
     assert_eq!(anew.stdout.lines().collect::<Vec<_>>(), [answers[1]]);
     // `<|start|>system\nS<|end|>`.
     let system = 1 + 7 + 1 + 1;

@@ -74,12 +74,12 @@ impl Decoder {
         self.caches.iter_mut().for_each(KvCache::clear);
     }
 
-    /// Hidden states after all layers and the final norm's input: ids [batch, positions] -> [batch, positions, hidden].
+    /// The final norm's input: ids [batch, positions] -> [batch, positions, hidden].
     fn hidden(&mut self, ids: &Tensor) -> Result<Tensor> {
         let positions = ids.dims2()?.1;
-        if self.position() + positions > self.context {
-            let message = format!("position {} is beyond the context of {}", self.position() + positions, self.context);
-            return Err(Error::op("decoder", message));
+        let end = self.position().saturating_add(positions);
+        if end > self.context {
+            return Err(Error::op("decoder", format!("position {end} is beyond the context of {}", self.context)));
         }
         let mut x = self.embedding.embedding(ids)?.to_dtype(DType::F32)?;
         for (layer, cache) in self.layers.iter().zip(&mut self.caches) {
@@ -89,17 +89,31 @@ impl Decoder {
         Ok(x)
     }
 
+    /// Runs `f`. Where it fails, the cache is as it was: else some layers would hold more positions than others.
+    fn or_restore<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let before = self.position();
+        let result = f(self);
+        if result.is_err() {
+            self.caches.iter_mut().for_each(|cache| cache.truncate(before));
+        }
+        result
+    }
+
     /// Logits of every position: ids [batch, positions] of an integer dtype -> [batch, positions, vocabulary], F32.
     pub fn forward(&mut self, ids: &Tensor) -> Result<Tensor> {
-        let x = self.hidden(ids)?;
-        self.head.forward(&self.norm.forward(&x)?)
+        self.or_restore(|this| {
+            let x = this.hidden(ids)?;
+            this.head.forward(&this.norm.forward(&x)?)
+        })
     }
 
     /// Logits of the last position only: [batch, vocabulary], F32.
     pub fn forward_last(&mut self, ids: &Tensor) -> Result<Tensor> {
-        let x = self.hidden(ids)?;
-        let (batch, positions, width) = x.dims3()?;
-        let last = x.narrow(1, positions.saturating_sub(1), 1)?.reshape((batch, width))?;
-        self.head.forward(&self.norm.forward(&last)?)
+        self.or_restore(|this| {
+            let x = this.hidden(ids)?;
+            let (batch, positions, width) = x.dims3()?;
+            let last = x.narrow(1, positions.saturating_sub(1), 1)?.reshape((batch, width))?;
+            this.head.forward(&this.norm.forward(&last)?)
+        })
     }
 }

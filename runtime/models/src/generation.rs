@@ -53,6 +53,8 @@ pub struct Generation<'m> {
     tokens: Vec<u32>,
     /// How many of `tokens` the model has seen.
     seen: usize,
+    /// What the model said after the last of them, until it is asked for more.
+    last: Option<Tensor>,
     stats: Stats,
     finish: Option<Finish>,
 }
@@ -96,6 +98,7 @@ impl<'m> Generation<'m> {
             ends: ends.to_vec(),
             tokens: prompt.to_vec(),
             seen: cached,
+            last: None,
             stats,
             finish: None,
             options,
@@ -126,19 +129,23 @@ impl<'m> Generation<'m> {
         Ok(Some(id))
     }
 
-    /// The logits after all tokens so far.
+    /// The logits after all tokens so far. Without a new token in between, they are the same again.
     pub async fn logits(&mut self) -> Result<Vec<f32>> {
         let chunk = self.options.prompt_chunk.max(1);
-        loop {
-            let end = self.tokens.len().min(self.seen + chunk);
+        while self.seen < self.tokens.len() {
+            // Dropped before the step, which can then have the memory.
+            self.last = None;
+            let end = self.tokens.len().min(self.seen.saturating_add(chunk));
             let ids = Tensor::from_slice(&self.tokens[self.seen..end], (1, end - self.seen), self.model.device())?;
             let logits = self.model.forward_last(&ids)?;
-            self.seen = end;
-            if end == self.tokens.len() {
-                return logits.flatten_all()?.to_vec_async().await;
+            if end < self.tokens.len() {
+                logits.realize_async().await?;
             }
-            logits.realize_async().await?;
+            self.seen = end;
+            self.last = Some(logits);
         }
+        let last = self.last.as_ref().ok_or_else(|| Error::msg("this generation has no logits: begin it anew"))?;
+        last.flatten_all()?.to_vec_async().await
     }
 
     /// Prompt and generated tokens.

@@ -1,19 +1,19 @@
 //! A decoder with its tokenizer and chat template: text in, text out.
 
 use crate::{
-    DecoderConfig,
+    DecoderConfig, chat,
     decoder::{Decoder, DecoderOptions},
     generation::{Generation, GenerationOptions},
     loading::{DecoderBuilder, Naming, RawTensor},
 };
 use tallow::{
     Device, Error, Result,
-    formats::{
-        Bytes, Gguf,
-        gguf::{Header, HeaderReader},
-    },
+    formats::{Gguf, gguf::Header},
     text::{ChatTemplate, Message, Tokenizer},
 };
+
+mod streaming;
+pub use streaming::Streaming;
 
 /// How to load a model.
 pub type LoadOptions = DecoderOptions;
@@ -41,28 +41,19 @@ impl LanguageModel {
     /// From a parsed GGUF file.
     pub fn from_gguf(gguf: &Gguf, device: &Device, options: LoadOptions) -> Result<Self> {
         let header = gguf.header();
-        let text = TextParts::from_gguf(header)?;
-        let mut builder = DecoderBuilder::new(DecoderConfig::from_gguf(header)?, Naming::Gguf, device, options);
+        let (text, mut builder) = begin(header, device, options)?;
         for info in header.tensors().iter() {
-            let (dtype, dims, bytes) = gguf.load(info.name)?;
-            builder.push(info.name, RawTensor { dtype, dims, bytes })?;
+            if builder.uses(info.name) {
+                let (dtype, dims, bytes) = gguf.load(info.name)?;
+                builder.push(info.name, RawTensor { dtype, dims, bytes })?;
+            }
         }
-        text.with(builder.finish()?)
+        Ok(text.with(builder.finish()?))
     }
 
     /// From the bytes of a GGUF file as they come; see [`Streaming`].
     pub fn stream(size: Option<u64>, device: &Device, options: LoadOptions) -> Streaming {
-        Streaming {
-            reader: Some(HeaderReader::new(size)),
-            layout: None,
-            builder: None,
-            text: None,
-            device: device.clone(),
-            options,
-            at: 0,
-            next: 0,
-            pending: Vec::new(),
-        }
+        Streaming::new(size, device, options)
     }
 
     #[cfg(not(target_arch = "wasm32"))]
@@ -77,8 +68,9 @@ impl LanguageModel {
             Ok(json) => template_of(&json)?,
             Err(_) => None,
         };
-        let decoder = decoder_from_folder(folder, config, device, options)?;
-        Ok(Self { decoder, tokenizer, template })
+        let text = TextParts { tokenizer, template };
+        text.check(&config)?;
+        Ok(text.with(decoder_from_folder(folder, config, device, options)?))
     }
 
     /// The ids of a prompt that is to be continued.
@@ -86,14 +78,15 @@ impl LanguageModel {
         self.tokenizer.encode(prompt, true)
     }
 
-    /// The ids of a conversation, in the model's own format, up to where the assistant answers.
+    /// The ids of a conversation, in the model's own format, up to where the assistant answers. Only the template speaks
+    /// in control tokens: where a message spells one, that is plain text.
     ///
     /// # Errors
     /// Where the model has no chat template, or the template refuses the messages.
     pub fn encode_chat(&self, messages: &[Message]) -> Result<Vec<u32>> {
         let template = self.template.as_ref();
         let template = template.ok_or_else(|| Error::msg("this model has no chat template: use plain text"))?;
-        self.tokenizer.encode_with_special_tokens(&template.render(messages, true)?, false)
+        chat::encode(&self.tokenizer, template, messages)
     }
 
     /// Whether the model can chat.
@@ -178,111 +171,25 @@ impl TextParts {
         Ok(Self { tokenizer, template })
     }
 
-    fn with(self, decoder: Decoder) -> Result<LanguageModel> {
-        let (known, table) = (self.tokenizer.vocab_size(), decoder.config().vocab_size);
+    /// The tokenizer may know fewer tokens than the table has rows, for tables are padded; but not more.
+    fn check(&self, config: &DecoderConfig) -> Result<()> {
+        let (known, table) = (self.tokenizer.vocab_size(), config.vocab_size);
         if known > table {
             let message = format!("the tokenizer knows {known} tokens, the network only {table}");
             return Err(Error::format("model", message));
         }
-        Ok(LanguageModel { decoder, tokenizer: self.tokenizer, template: self.template })
-    }
-}
-
-/// Where the tensors of a stream lie: the header, and (absolute start, bytes, name) in file order.
-struct Layout {
-    header: Header,
-    tensors: Vec<(u64, u64, String)>,
-}
-
-/// A GGUF model that is built while its bytes arrive: each tensor goes to the device when it is complete, and its bytes are
-/// dropped, so that the file is never whole in memory.
-pub struct Streaming {
-    reader: Option<HeaderReader>,
-    layout: Option<Layout>,
-    builder: Option<DecoderBuilder>,
-    text: Option<TextParts>,
-    device: Device,
-    options: LoadOptions,
-    /// Position in the file.
-    at: u64,
-    /// The tensor that comes next.
-    next: usize,
-    /// Its bytes so far.
-    pending: Vec<u8>,
-}
-
-impl Streaming {
-    /// Takes the next bytes of the file.
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
-        if let Some(reader) = &mut self.reader {
-            let before = reader.buffered();
-            let Some(header) = reader.push(bytes)? else {
-                self.at += bytes.len() as u64;
-                return Ok(());
-            };
-            // The chunk that completes the header goes on into the data: what lies behind the header is replayed.
-            let used = (header.header_bytes().saturating_sub(before) as usize).min(bytes.len());
-            self.at = header.header_bytes();
-            bytes = &bytes[used..];
-            let mut tensors: Vec<(u64, u64, String)> =
-                header.tensors().iter().map(|info| (info.offset, info.bytes, info.name.to_string())).collect();
-            tensors.sort();
-            self.text = Some(TextParts::from_gguf(&header)?);
-            let config = DecoderConfig::from_gguf(&header)?;
-            self.builder = Some(DecoderBuilder::new(config, Naming::Gguf, &self.device, self.options));
-            self.layout = Some(Layout { header, tensors });
-            self.reader = None;
-        }
-        self.take_data(bytes)
-    }
-
-    fn take_data(&mut self, mut bytes: &[u8]) -> Result<()> {
-        let (Some(Layout { header, tensors }), Some(builder)) = (&self.layout, &mut self.builder) else {
-            return Ok(());
-        };
-        while !bytes.is_empty() {
-            let Some((start, size, name)) = tensors.get(self.next) else {
-                self.at += bytes.len() as u64;
-                return Ok(());
-            };
-            // Padding before the tensor.
-            let skip = (start.saturating_sub(self.at) as usize).min(bytes.len());
-            self.at += skip as u64;
-            bytes = &bytes[skip..];
-            let wanted = (*size as usize) - self.pending.len();
-            let take = wanted.min(bytes.len());
-            if self.pending.is_empty() {
-                self.pending.reserve_exact(*size as usize);
-            }
-            self.pending.extend_from_slice(&bytes[..take]);
-            self.at += take as u64;
-            bytes = &bytes[take..];
-            if self.pending.len() as u64 == *size && self.at >= *start {
-                let info = header.tensor(name)?;
-                let raw = RawTensor {
-                    dtype: info.require_dtype()?,
-                    dims: info.dims().to_vec(),
-                    bytes: Bytes::from(std::mem::take(&mut self.pending)),
-                };
-                builder.push(name, raw)?;
-                self.next += 1;
-            }
-        }
         Ok(())
     }
 
-    /// The model, once all bytes have been pushed.
-    pub fn finish(self) -> Result<LanguageModel> {
-        let cut = |at: u64| Error::format("GGUF", format!("the file ends after {at} bytes, before its last tensor"));
-        if let Some(reader) = self.reader {
-            reader.finish()?;
-            return Err(cut(self.at));
-        }
-        match (self.layout, self.builder, self.text) {
-            (Some(layout), Some(builder), Some(text)) if self.next == layout.tensors.len() => {
-                text.with(builder.finish()?)
-            }
-            _ => Err(cut(self.at)),
-        }
+    fn with(self, decoder: Decoder) -> LanguageModel {
+        LanguageModel { decoder, tokenizer: self.tokenizer, template: self.template }
     }
+}
+
+/// What a GGUF header says, checked before any tensor is read.
+fn begin(header: &Header, device: &Device, options: LoadOptions) -> Result<(TextParts, DecoderBuilder)> {
+    let text = TextParts::from_gguf(header)?;
+    let config = DecoderConfig::from_gguf(header)?;
+    text.check(&config)?;
+    Ok((text, DecoderBuilder::new(config, Naming::Gguf, device, options)))
 }

@@ -3,6 +3,7 @@
 //! A LLaMA, Mistral or Qwen2 checkpoint is a [`DecoderConfig`]; [`LanguageModel`] adds what turns text into ids and back.
 
 pub mod blocks;
+mod chat;
 mod config;
 mod decoder;
 mod generation;

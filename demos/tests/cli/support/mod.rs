@@ -1,5 +1,6 @@
 //! What the tests of the command line share: running it, and tiny but complete models to run it on.
 
+#[path = "../../../../runtime/models/tests/common/model.rs"]
 pub mod model;
 
 use std::ffi::OsStr;

@@ -42,6 +42,11 @@ impl KvCache {
         self.len = 0;
     }
 
+    /// Forgets the positions from `len` on, keeping the buffers.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
     /// Appends k and v of some positions: [batch, positions, kv heads, ...], where the trailing axes make up the width.
     /// Returns all keys and values as [batch, positions, kv heads, width].
     pub fn append(&mut self, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
@@ -53,7 +58,9 @@ impl KvCache {
         }
         let mut grown = false;
         for (buffer, new) in [(&mut self.keys, k), (&mut self.values, v)] {
-            let capacity = buffer.as_ref().map_or(0, |b| b.dims()[2]);
+            // An empty cache may go on with another batch.
+            let kept = buffer.as_ref().filter(|b| self.len > 0 || suits(b, new));
+            let capacity = kept.map_or(0, |b| b.dims()[2]);
             if end > capacity {
                 *buffer =
                     Some(grow(buffer.as_ref(), new, self.len, end.next_power_of_two().max(SMALLEST).min(self.limit))?);
@@ -70,6 +77,14 @@ impl KvCache {
         let all = |buffer: &Tensor| buffer.narrow(2, 0, end)?.transpose(1, 2);
         Ok((all(keys)?, all(values)?))
     }
+}
+
+/// Whether a buffer [batch, kv heads, capacity, width] is for keys [batch, positions, kv heads, ...] like these.
+fn suits(buffer: &Tensor, new: &Tensor) -> bool {
+    let (old, dims) = (buffer.dims(), new.dims());
+    dims.len() >= 3
+        && [old[0], old[1], old[3]] == [dims[0], dims[2], dims[3..].iter().product()]
+        && buffer.dtype() == new.dtype()
 }
 
 /// A buffer of `capacity` positions with the first `len` of the old one.

@@ -43,10 +43,16 @@ impl DecoderConfig {
             Some(table) => table.dims().first().copied().unwrap_or(0),
             None => size("vocab_size")?,
         };
+        let (layers, tensors) = (size("block_count")?, header.tensors().len());
+        // Each layer has tensors, and costs memory before they are there.
+        if layers > tensors {
+            let message = format!("the file claims {layers} layers and has {tensors} tensors");
+            return Err(Error::format("GGUF", message));
+        }
         Self {
             vocab_size,
             hidden,
-            layers: size("block_count")?,
+            layers,
             heads,
             kv_heads: meta.read_opt(&key("attention.head_count_kv"))?.unwrap_or(heads),
             head_width: width,

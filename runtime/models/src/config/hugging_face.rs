@@ -40,6 +40,9 @@ struct Scaling {
     original_max_position_embeddings: Option<f64>,
 }
 
+/// The layer from which Qwen2 has a window where the file does not say: the default of transformers' `Qwen2Config`.
+const QWEN2_WINDOW_FROM: usize = 28;
+
 fn fail(message: impl Into<String>) -> Error {
     Error::format("config.json", message)
 }
@@ -77,7 +80,7 @@ impl DecoderConfig {
         let rope = json.rope_parameters.as_ref().or(json.rope_scaling.as_ref());
         let theta = rope.and_then(|r| r.rope_theta).or(json.rope_theta).unwrap_or(10_000.0);
         let window_from_layer = match json.model_type.as_str() {
-            "qwen2" => json.max_window_layers.unwrap_or(0),
+            "qwen2" => json.max_window_layers.unwrap_or(QWEN2_WINDOW_FROM),
             _ => 0,
         };
         Self {

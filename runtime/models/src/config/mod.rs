@@ -63,6 +63,33 @@ pub struct RopeConfig {
 }
 
 impl RopeConfig {
+    /// Refuses what would make angles that are no numbers.
+    pub(crate) fn check(&self) -> Result<()> {
+        let positive = |name: &str, value: f64| match value.is_finite() && value > 0.0 {
+            true => Ok(()),
+            false => Err(Error::format("model", format!("a rope {name} of {value} is not possible"))),
+        };
+        positive("base", self.theta)?;
+        match &self.scaling {
+            RopeScaling::None => Ok(()),
+            RopeScaling::Linear(factor) => positive("factor", *factor),
+            RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_context } => {
+                positive("factor", *factor)?;
+                positive("low_freq_factor", *low_freq_factor)?;
+                positive("high_freq_factor", *high_freq_factor)?;
+                positive("original context", *original_context)?;
+                if high_freq_factor > low_freq_factor {
+                    return Ok(());
+                }
+                let message = format!(
+                    "rope's high_freq_factor of {high_freq_factor} must be above its low_freq_factor of {low_freq_factor}"
+                );
+                Err(Error::format("model", message))
+            }
+            RopeScaling::Divisors(all) => all.iter().try_for_each(|&divisor| positive("divisor", divisor.into())),
+        }
+    }
+
     /// Angle per position of each of the `width / 2` pairs, in radians.
     pub fn frequencies(&self, width: usize) -> Result<Vec<f64>> {
         let plain = (0..width / 2).map(|i| self.theta.powf(-2.0 * i as f64 / width as f64));
@@ -182,7 +209,7 @@ pub struct DecoderConfig {
 
 impl DecoderConfig {
     /// Refuses numbers that no model can have, so that nothing below divides by zero or overflows.
-    pub(crate) fn check(self) -> Result<Self> {
+    pub(crate) fn check(mut self) -> Result<Self> {
         let fail = |what: String| Err(Error::format("model", what));
         let sizes = [
             ("vocabulary", self.vocab_size),
@@ -208,9 +235,18 @@ impl DecoderConfig {
         if !self.head_width.is_multiple_of(2) {
             return fail(format!("heads of odd width {} cannot be rotated", self.head_width));
         }
-        if !(self.rope.theta.is_finite() && self.rope.theta > 0.0) {
-            return fail(format!("a rope base of {} is not possible", self.rope.theta));
+        for heads in [self.heads, self.kv_heads] {
+            if heads.checked_mul(self.head_width).is_none_or(|width| width > 1 << 28) {
+                return fail(format!("{heads} heads of width {} are not possible", self.head_width));
+            }
         }
+        let (NormKind::Rms { eps } | NormKind::Layer { eps }) = self.norm;
+        if !(eps.is_finite() && eps >= 0.0) {
+            return fail(format!("a norm's epsilon of {eps} is not possible"));
+        }
+        self.rope.check()?;
+        // Some files write 0 for no window.
+        self.window = self.window.filter(|&window| window > 0);
         Ok(self)
     }
 

@@ -65,13 +65,18 @@ impl DecoderBuilder {
         Self { config, naming, device, options, waiting: HashMap::new(), groups, ready: HashMap::new() }
     }
 
+    /// Whether the model has a use for a tensor of this name: others need not be read.
+    pub fn uses(&self, name: &str) -> bool {
+        let name = self.naming.canonical(name);
+        name == self.naming.rope_divisors() || self.naming.is_used(&name, self.config.layers)
+    }
+
     /// Takes a tensor. Names that the model does not use are ignored.
     pub fn push(&mut self, name: &str, raw: RawTensor) -> Result<()> {
         let name = self.naming.canonical(name);
         if name == self.naming.rope_divisors() {
-            let values = plain_f32(&raw)?;
-            self.config.rope.scaling = RopeScaling::Divisors(values);
-            return Ok(());
+            self.config.rope.scaling = RopeScaling::Divisors(plain_f32(&raw)?);
+            return self.config.rope.check();
         }
         let Some(group) = self.groups.get(&name).cloned() else {
             if self.naming.is_used(&name, self.config.layers) {
@@ -87,7 +92,10 @@ impl DecoderBuilder {
             let first = group.parts[0].clone();
             let tensors = match join(&parts) {
                 Some(all) => vec![self.upload(&first, &all)?],
-                None => parts.iter().map(|raw| self.upload(&first, raw)).collect::<Result<_>>()?,
+                None => {
+                    let named = group.parts.iter().zip(&parts);
+                    named.map(|(name, raw)| self.upload(name, raw)).collect::<Result<_>>()?
+                }
             };
             self.ready.insert(first, tensors);
         }

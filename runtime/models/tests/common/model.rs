@@ -41,6 +41,11 @@ impl Default for Tiny {
 impl Tiny {
     /// The file.
     pub fn bytes(&self) -> Vec<u8> {
+        self.file().to_bytes().unwrap()
+    }
+
+    /// The file, to which more can be added.
+    pub fn file(&self) -> Writer<'static> {
         let mut random = Random(7);
         let mut file = Writer::new()
             .metadata("general.architecture", "llama")
@@ -89,7 +94,7 @@ impl Tiny {
                 file = file.tensor(format!("blk.{layer}.{name}.weight"), DType::F32, &[HIDDEN], ones(HIDDEN));
             }
         }
-        file.tensor("output_norm.weight", DType::F32, &[HIDDEN], ones(HIDDEN)).to_bytes().unwrap()
+        file.tensor("output_norm.weight", DType::F32, &[HIDDEN], ones(HIDDEN))
     }
 }
 
