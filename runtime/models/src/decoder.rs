@@ -117,3 +117,28 @@ impl Decoder {
         })
     }
 }
+
+#[cfg(test)]
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../tests/common/model.rs"]
+mod model;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tallow::formats::{Bytes, Gguf};
+
+    #[test]
+    fn a_step_that_fails_between_layers_leaves_all_as_they_were() {
+        let gguf = Gguf::parse(Bytes::from(super::model::Tiny::default().bytes())).unwrap();
+        let mut model = crate::LanguageModel::from_gguf(&gguf, &Device::Cpu, DecoderOptions::default()).unwrap();
+        let decoder = &mut model.decoder;
+        let ids = Tensor::from_slice(&[97u32, 98], (1, 2), &Device::Cpu).unwrap();
+        // The second layer has no room for a second step; the first one has.
+        decoder.caches[1] = KvCache::new(2);
+        decoder.forward(&ids).unwrap();
+        assert!(decoder.forward(&ids).is_err());
+        assert!(decoder.forward_last(&ids).is_err());
+        assert_eq!(decoder.caches.iter().map(KvCache::len).collect::<Vec<_>>(), [2, 2]);
+    }
+}
