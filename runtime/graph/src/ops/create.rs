@@ -4,15 +4,23 @@ use crate::{DType, Edge, Engine, Error, Node, Op, Result, Scalar, Shape, kernel:
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
+/// Whether values of `dtype` can be made on the device; packed ones come from files only.
+fn check_dtype(op: &'static str, engine: &Engine, dtype: DType) -> Result<()> {
+    if dtype.is_quantized() {
+        return Err(Error::op(op, format!("{dtype} is a packed type: packed weights come from files")));
+    }
+    engine.backend().check_dtype(dtype)
+}
+
 /// `value` everywhere.
 pub fn full(engine: &Arc<Engine>, shape: Shape, dtype: DType, value: Scalar) -> Result<Arc<Node>> {
-    engine.backend().check_dtype(dtype)?;
+    check_dtype("full", engine, dtype)?;
     engine.node(Op::Fill, dtype, shape, SmallVec::new(), smallvec![value])
 }
 
 /// `start + step * i` for i in 0..n.
 pub fn arange(engine: &Arc<Engine>, n: usize, dtype: DType, start: Scalar, step: Scalar) -> Result<Arc<Node>> {
-    engine.backend().check_dtype(dtype)?;
+    check_dtype("arange", engine, dtype)?;
     engine.node(Op::Iota, dtype, Shape::new(&[n]), SmallVec::new(), smallvec![start, step])
 }
 

@@ -64,8 +64,9 @@ impl Env<'_> {
     fn run(&self, expr: &Expr, acc: &[V], index: &[i64]) -> V {
         let load = |i: usize| {
             let operand = &self.operands[i];
-            let input = operand.input.expect("a loaded operand has a buffer") as usize;
-            element(&self.inputs[input], operand.dtype, self.walks[i].index(index))
+            // An operand without a buffer is its own address.
+            let at = self.walks[i].index(index);
+            operand.input.map_or(V::I(at as i128), |input| element(&self.inputs[input as usize], operand.dtype, at))
         };
         let position = |i: usize| self.walks[i].index(index) as i128;
         evaluate(expr, acc, self.scalars, &load, &position)

@@ -7,6 +7,7 @@
 //! | a llama decoder layer, Q K V and gate, up joined | 6: norm + qkv; rope of q, of k into the cache, v into the cache; attention; o + residual; norm + gate and up + silu * mul; down + residual |
 //! | the same with five separate weights | 7: q, k, v still are one, gate and up are two |
 //! | around the layers | 2: the embedding's rows; norm + logits |
+//! | softmax, rms_norm from primitives | 4, 2 |
 //! | the layer, unfused | 21 |
 
 use crate::{
@@ -14,7 +15,9 @@ use crate::{
     decoder::{Config, Decoder},
 };
 use std::sync::Arc;
-use tallow_graph::{Backend, Buffer, Engine, Kernel, Options, Program, reference::Reference};
+use tallow_graph::{
+    Backend, Buffer, DType, Edge, Engine, Kernel, Node, Options, Program, Shape, ops, reference::Reference,
+};
 
 /// A few thousand weights.
 const TINY: Config = Config {
@@ -73,6 +76,19 @@ fn separate_projections_are_still_launched_together() {
     let layer = ["norm+matmul x3", "map x3", "attention", "matmul x1", "norm+matmul x1", "norm+matmul x1", "matmul x1"];
     let want: Vec<&str> = ["gather"].into_iter().chain(layer).chain(layer).chain(["norm+matmul x1"]).collect();
     assert_eq!(names(&programs[0]), want);
+}
+
+#[test]
+fn decomposed_norms_take_the_kernels_that_the_docs_state() {
+    let (engine, reference) = engine(Options { decompose: true, ..options() });
+    let bytes: Vec<u8> = (0..24).flat_map(|i| (i as f32 - 7.5).to_le_bytes()).collect();
+    let x = engine.upload(DType::F32, Shape::new(&[4, 6]), &bytes).unwrap();
+    let count = |node: Arc<Node>| {
+        read(&node);
+        reference.take_programs().iter().map(|p| p.steps.len()).sum::<usize>()
+    };
+    assert_eq!(count(ops::softmax(Edge::from(&x)).unwrap()), 4, "softmax");
+    assert_eq!(count(ops::rms_norm(Edge::from(&x), 1e-5).unwrap()), 2, "rms_norm");
 }
 
 #[test]
