@@ -7,6 +7,23 @@ fn t_div_i32(x: i32, y: i32) -> i32 {
     let safe = select(y, 1, y == 0 || (y == -1 && x == -2147483647 - 1));
     return select(x / safe, 0, y == 0);
 }
+fn t_rem_u32(x: u32, y: u32) -> u32 {
+    return select(x % max(y, 1u), x, y == 0u);
+}
+fn t_rem_i32(x: i32, y: i32) -> i32 {
+    return x - t_div_i32(x, y) * y;
+}
+// Shifts by as many bits as there are, or more, leave nothing (or the sign). In narrower types the bits above are cut or
+// repeat the sign, so that 32 serves for all.
+fn t_shl_u32(x: u32, y: u32) -> u32 {
+    return select(x << (y & 31u), 0u, y > 31u);
+}
+fn t_shr_u32(x: u32, y: u32) -> u32 {
+    return select(x >> (y & 31u), 0u, y > 31u);
+}
+fn t_shr_i32(x: i32, y: i32) -> i32 {
+    return x >> min(bitcast<u32>(y), 31u);
+}
 fn t_pow_u32(x: u32, y: u32) -> u32 {
     var base = x;
     var left = y;

@@ -12,6 +12,22 @@ fn t_sub64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 fn t_mul64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
     return vec2<u32>(a.x * b.x, t_mulhi(a.x, b.x) + a.x * b.y + a.y * b.x);
 }
+fn t_shl64(a: vec2<u32>, by: vec2<u32>) -> vec2<u32> {
+    let n = by.x & 31u;
+    // A shift by 32 is not defined: in two steps.
+    let carry = (a.x >> 1u) >> (31u - n);
+    let near = vec2<u32>(a.x << n, (a.y << n) | carry);
+    let far = vec2<u32>(0u, a.x << n);
+    return select(select(near, far, by.x > 31u), vec2<u32>(0u), by.y != 0u || by.x > 63u);
+}
+// `sign` fills from above: 0, or all ones.
+fn t_shr64(a: vec2<u32>, by: vec2<u32>, sign: u32) -> vec2<u32> {
+    let n = by.x & 31u;
+    let fill = (sign << 1u) << (31u - n);
+    let near = vec2<u32>((a.x >> n) | ((a.y << 1u) << (31u - n)), (a.y >> n) | fill);
+    let far = vec2<u32>(near.y, sign);
+    return select(select(near, far, by.x > 31u), vec2<u32>(sign), by.y != 0u || by.x > 63u);
+}
 fn t_eq64(a: vec2<u32>, b: vec2<u32>) -> bool {
     return a.x == b.x && a.y == b.y;
 }

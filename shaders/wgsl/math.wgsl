@@ -76,6 +76,26 @@ fn t_log(x: f32) -> f32 {
 fn t_sqrt(x: f32) -> f32 {
     return select(sqrt(x), x, t_is_nan(x) || (t_is_inf(x) && !t_negative(x)));
 }
+// x - y * trunc(x / y), exactly: multiples of y by powers of two are taken away, the largest that fits first. Each
+// difference is exact, since the subtrahend is at least half of what it is taken from.
+fn t_rem(x: f32, y: f32) -> f32 {
+    let divisor = abs(y);
+    var rest = abs(x);
+    if (t_is_nan(x) || t_is_nan(y) || t_is_inf(x) || divisor == 0.0) {
+        return t_nan();
+    }
+    if (t_is_inf(y)) {
+        return x;
+    }
+    let low = i32(bitcast<u32>(divisor) >> 23u);
+    while (rest >= divisor) {
+        let power = i32(bitcast<u32>(rest) >> 23u) - low;
+        var part = ldexp(divisor, max(power - 1, 0));
+        part = select(part, part * 2.0, part <= rest - part);
+        rest = rest - part;
+    }
+    return select(rest, -rest, t_negative(x));
+}
 fn t_rsqrt(x: f32) -> f32 {
     return 1.0 / t_sqrt(x);
 }

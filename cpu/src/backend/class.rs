@@ -126,6 +126,10 @@ pub(crate) trait Num: Copy + PartialEq + PartialOrd + Default + Send + Sync + 's
     fn mul(self, other: Self) -> Self;
     fn div(self, other: Self) -> Self;
     fn pow(self, other: Self) -> Self;
+    /// What a division leaves, with the sign of `self`; `self` for an integer divisor of 0.
+    fn rem(self, other: Self) -> Self;
+    /// Of integers; floats have none.
+    fn bitwise(self, op: BinaryOp, other: Self) -> Self;
     fn maximum(self, other: Self) -> Self;
     fn minimum(self, other: Self) -> Self;
     fn is_nan(self) -> bool;
@@ -168,6 +172,24 @@ macro_rules! int {
             #[inline(always)]
             fn div(self, other: Self) -> Self {
                 if other == 0 { 0 } else { self.wrapping_div(other) }
+            }
+            #[inline(always)]
+            fn rem(self, other: Self) -> Self {
+                if other == 0 { self } else { self.wrapping_rem(other) }
+            }
+            #[inline(always)]
+            #[allow(unused_comparisons, reason = "the same text serves unsigned types")]
+            fn bitwise(self, op: BinaryOp, other: Self) -> Self {
+                let inside = other >= 0 && (other as u64) < u64::from(Self::BITS);
+                match op {
+                    BinaryOp::BitAnd => self & other,
+                    BinaryOp::BitOr => self | other,
+                    BinaryOp::BitXor => self ^ other,
+                    BinaryOp::Shl if inside => self << other,
+                    BinaryOp::Shr if inside => self >> other,
+                    BinaryOp::Shr if self < 0 => (0 as Self).wrapping_sub(1),
+                    _ => 0,
+                }
             }
             #[allow(unused_comparisons, reason = "the same text serves unsigned types")]
             fn pow(self, other: Self) -> Self {
@@ -306,6 +328,12 @@ macro_rules! float {
             }
             fn pow(self, other: Self) -> Self {
                 self.powf(other)
+            }
+            fn rem(self, other: Self) -> Self {
+                self % other
+            }
+            fn bitwise(self, _: BinaryOp, _: Self) -> Self {
+                Self::NAN
             }
             #[inline(always)]
             fn maximum(self, other: Self) -> Self {
@@ -462,6 +490,8 @@ pub(crate) fn binary<T: Num>(op: BinaryOp, a: T, b: T) -> T {
         BinaryOp::Maximum => a.maximum(b),
         BinaryOp::Minimum => a.minimum(b),
         BinaryOp::Pow => a.pow(b),
+        BinaryOp::Rem => a.rem(b),
+        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr => a.bitwise(op, b),
     }
 }
 

@@ -101,6 +101,12 @@ macro_rules! with_binary {
             BinaryOp::Maximum => $f!(BinaryOp::Maximum, $($arg),*),
             BinaryOp::Minimum => $f!(BinaryOp::Minimum, $($arg),*),
             BinaryOp::Pow => $f!(BinaryOp::Pow, $($arg),*),
+            BinaryOp::Rem => $f!(BinaryOp::Rem, $($arg),*),
+            BinaryOp::BitAnd => $f!(BinaryOp::BitAnd, $($arg),*),
+            BinaryOp::BitOr => $f!(BinaryOp::BitOr, $($arg),*),
+            BinaryOp::BitXor => $f!(BinaryOp::BitXor, $($arg),*),
+            BinaryOp::Shl => $f!(BinaryOp::Shl, $($arg),*),
+            BinaryOp::Shr => $f!(BinaryOp::Shr, $($arg),*),
         }
     };
 }
@@ -204,6 +210,8 @@ fn binary_f32(isa: Isa, op: BinaryOp, a: &[f32], b: &[f32], out: &mut [f32]) {
         BinaryOp::Maximum => math::maximum,
         BinaryOp::Minimum => math::minimum,
         BinaryOp::Pow => math::powf,
+        // A remainder is a loop of its own; the graph gives bitwise operations integers only.
+        _ => return binary_any(op, a, b, out),
     };
     function(isa, a, b, out);
 }

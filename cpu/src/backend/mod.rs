@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use smallvec::SmallVec;
 use tallow_graph::{
     Backend, BoxFuture, Buffer, Counters, DType, Error, HostBytes, Implementation, Info, Kernel, Prepared, Program,
-    Result, Run,
+    Result, Run, kernel::Custom,
 };
 
 use crate::{Isa, Pool};
@@ -112,6 +112,7 @@ impl CpuBackend {
             Kernel::Attention(attention) => attention::supports(attention),
             Kernel::Gather(gather) => gather::supports(gather),
             Kernel::Random(random) => random::supports(random),
+            Kernel::Pick(_) | Kernel::Scatter(_) | Kernel::Sort(_) | Kernel::Scan(_) | Kernel::Custom(_) => false,
         }
     }
 
@@ -126,6 +127,7 @@ impl CpuBackend {
             Kernel::Gather(_) => Code::Gather,
             Kernel::Random(_) => Code::Random,
             Kernel::Attention(attention) => Code::Attention(attention::compile(attention)?),
+            _ => return Err(Error::msg("no such kernel")),
         })
     }
 }
@@ -169,6 +171,10 @@ impl Backend for CpuBackend {
     fn lower(&self, kernel: &Kernel, _: &[i64]) -> SmallVec<[Implementation; 2]> {
         let one = Implementation { id: 0, scratch: 0, cost: 1.0 };
         Self::supports(kernel).then_some(one).into_iter().collect()
+    }
+
+    fn check_custom(&self, custom: &Custom, _: &[DType], _: DType) -> Result<()> {
+        custom.cpu().map(|_| ()).ok_or_else(|| custom.missing("a CPU closure"))
     }
 
     fn prepare(&self, program: &Program) -> Result<Arc<dyn Prepared>> {

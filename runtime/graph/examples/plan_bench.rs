@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 use std::{any::Any, ops::Range, sync::Arc, time::Instant};
 use tallow_graph::{
     Backend, BinaryOp, BoxFuture, Buffer, Counters, DType, DeviceBuffer, Engine, HostBytes, Implementation, Info,
-    Kernel, Options, Prepared, Program, Result, Run, Shape, ops,
+    Kernel, Options, Prepared, Program, Result, Run, Shape, kernel::Custom, ops,
 };
 
 /// A device of no memory and no work.
@@ -43,6 +43,10 @@ impl Backend for Null {
     fn lower(&self, _: &Kernel, _: &[i64]) -> SmallVec<[Implementation; 2]> {
         smallvec![Implementation { id: 0, scratch: 0, cost: 1.0 }]
     }
+    fn check_custom(&self, custom: &Custom, _: &[DType], _: DType) -> Result<()> {
+        custom.cpu().map(|_| ()).ok_or_else(|| custom.missing("a CPU closure"))
+    }
+
     fn prepare(&self, _: &Program) -> Result<Arc<dyn Prepared>> {
         Ok(Arc::new(Nothing(0)))
     }

@@ -1,7 +1,7 @@
 //! The contract between the graph and a device. A backend is one crate that implements [`Backend`]; nothing above it
 //! asks what kind of device it is.
 
-use crate::{DType, Kernel, Op, Result, Scalar};
+use crate::{DType, Kernel, Op, Result, Scalar, kernel::Custom};
 use smallvec::SmallVec;
 use std::{any::Any, future::Future, ops::Range, pin::Pin, sync::Arc};
 
@@ -170,6 +170,9 @@ pub trait Backend: Send + Sync + 'static {
     fn runs(&self, _op: Op, _dtype: DType) -> bool {
         true
     }
+
+    /// Whether the device can run a user's kernel for operands of these dtypes; if not, what to do.
+    fn check_custom(&self, custom: &Custom, inputs: &[DType], output: DType) -> Result<()>;
 
     /// Makes ready what the program needs. Kept as long as the plan is cached.
     fn prepare(&self, program: &Program) -> Result<Arc<dyn Prepared>>;

@@ -2,6 +2,7 @@
 
 use crate::{
     Backend, BoxFuture, Buffer, DType, Error, HostBytes, MAX_RANK, Result, Scalar, Shape, View,
+    kernel::Custom,
     locked::{Locked, Token},
     node::{Edge, Edges, Node, Op, State},
     plan::{self, Collected, Data, Plan},
@@ -173,6 +174,19 @@ impl Engine {
         edges: Edges,
         scalars: SmallVec<[Scalar; 2]>,
     ) -> Result<Arc<Node>> {
+        self.node_with(op, dtype, shape, edges, scalars, None)
+    }
+
+    /// A node with a user's kernel; see [`Engine::node`].
+    pub(crate) fn node_with(
+        self: &Arc<Self>,
+        op: Op,
+        dtype: DType,
+        shape: Shape,
+        edges: Edges,
+        scalars: SmallVec<[Scalar; 2]>,
+        custom: Option<Arc<Custom>>,
+    ) -> Result<Arc<Node>> {
         let rank = edges.iter().map(|e| e.view.shape.rank()).fold(shape.rank(), usize::max);
         if rank > MAX_RANK {
             return Err(Error::op(op.name(), format!("{rank} axes are more than a tensor may have, {MAX_RANK}")));
@@ -191,6 +205,7 @@ impl Engine {
             dtype,
             shape,
             scalars,
+            custom,
             mark: AtomicU64::new(0),
             state: Locked::new(self.id, State { edges, buffer: None, fused: false, lost: None }),
         });
@@ -215,6 +230,7 @@ impl Engine {
             dtype,
             shape,
             scalars: SmallVec::new(),
+            custom: None,
             mark: AtomicU64::new(0),
             state: Locked::new(self.id, State { edges: Edges::new(), buffer: Some(buffer), fused: false, lost: None }),
         })

@@ -10,6 +10,12 @@
 //! `operand.input`. An operand's words are `[offset, stride of each axis...]`.
 //! Every output is written contiguously, except where the kernel says otherwise.
 
+mod custom;
+mod index;
+
+pub use custom::{Custom, CustomKernel, GridFn, HostFn, HostView, HostViewMut, Wgsl};
+pub use index::{GatherKernel, PickKernel, ScanKernel, ScanOp, ScatterKernel, ScatterOp, SortKernel};
+
 use crate::{DType, Expr};
 use smallvec::SmallVec;
 
@@ -250,22 +256,6 @@ pub struct AttentionKernel {
     pub rows: RowClass,
 }
 
-/// Whole rows taken by index: `out[o, i, :] = source[o, ids[i], :]`, converted to the output's dtype. An id outside
-/// 0..rows is a fault (code [`crate::FAULT_INDEX`]); the row is then zeros.
-///
-/// Inputs: source, ids. Words: `[outer, ids, rows, inner]`, source `[offset, stride of outer, stride of row]` (its inner
-/// axis has stride 1), ids `[offset, stride]`. A quantized source has outer = 1, and its offset counts elements of whole rows.
-/// Output contiguous [outer, ids, inner]. Scalars: none.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct GatherKernel {
-    /// The source's dtype, perhaps quantized.
-    pub source: DType,
-    /// U8, U32, I32, I64 or another integer type.
-    pub ids: DType,
-    /// The output's dtype: the source's own, F32 for quantized ones.
-    pub output: DType,
-}
-
 /// What a [`Kernel::Random`] step draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Distribution {
@@ -302,6 +292,16 @@ pub enum Kernel {
     Attention(AttentionKernel),
     /// Rows by index.
     Gather(GatherKernel),
+    /// Elements by index.
+    Pick(PickKernel),
+    /// Elements written by index.
+    Scatter(ScatterKernel),
+    /// The order of elements.
+    Sort(SortKernel),
+    /// Running sums and their kind.
+    Scan(ScanKernel),
+    /// A user's kernel.
+    Custom(CustomKernel),
     /// Random numbers.
     Random(RandomKernel),
 }
@@ -322,6 +322,11 @@ impl Kernel {
             Kernel::Contract(_) => "matmul",
             Kernel::Attention(_) => "attention",
             Kernel::Gather(_) => "gather",
+            Kernel::Pick(_) => "pick",
+            Kernel::Scatter(_) => "scatter",
+            Kernel::Sort(_) => "sort",
+            Kernel::Scan(_) => "scan",
+            Kernel::Custom(_) => "custom",
             Kernel::Random(_) => "random",
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     Buffer, DType, Engine, MapOp, Scalar, Shape, View,
-    kernel::{Activations, Distribution, RowOp},
+    kernel::{Activations, Custom, Distribution, RowOp, ScanOp, ScatterOp},
     locked::Locked,
 };
 use smallvec::SmallVec;
@@ -45,6 +45,20 @@ pub enum Op {
     },
     /// Edges: source `[outer, rows, inner]`, ids `[n]`; gives `[outer, n, inner]`.
     Gather,
+    /// Edges: source `[outer, rows, inner]`, ids `[outer, n, inner]`; gives `[outer, n, inner]`.
+    Pick,
+    /// A new version of a value: edge 0 is the old version `[outer, rows, inner]`, contiguous and whole; edges 1 and 2 are ids
+    /// and source, `[outer, n, inner]`. See [`crate::kernel::ScatterKernel`].
+    Scatter(ScatterOp),
+    /// The order along the middle axis of `[outer, n, inner]`, as U32.
+    Sort {
+        /// Largest first.
+        descending: bool,
+    },
+    /// A running result along the middle axis of `[outer, n, inner]`.
+    Scan(ScanOp),
+    /// The user's kernel that the node holds ([`Node::custom`]). Scalars: the user's own.
+    Custom,
     /// Random numbers. Scalars: two of the distribution, then key low, key high, counter low, counter high.
     Random(Distribution),
     /// A new version of a value: edge 0 is the old version, seen through the window that is written; edge 1 is what is
@@ -69,6 +83,11 @@ impl Op {
             Op::Contract { .. } => "matmul",
             Op::Attention { .. } => "attention",
             Op::Gather => "gather",
+            Op::Pick => "pick",
+            Op::Scatter(_) => "scatter",
+            Op::Sort { .. } => "sort",
+            Op::Scan(_) => "scan",
+            Op::Custom => "custom",
             Op::Random(_) => "random",
             Op::Write => "write",
             Op::Transfer => "to_device",
@@ -87,6 +106,11 @@ impl Op {
             Op::Random(Distribution::Uniform) => 6,
             Op::Random(Distribution::Normal) => 7,
             Op::Contract { activations } => 8 + activations as u32,
+            Op::Pick => 0x10,
+            Op::Custom => 0x11,
+            Op::Sort { descending } => 0x12 + u32::from(descending),
+            Op::Scatter(op) => 0x20 + op as u32,
+            Op::Scan(op) => 0x30 + op as u32,
             Op::Map(map) => {
                 0x100
                     | match map {
@@ -143,6 +167,7 @@ pub struct Node {
     pub(crate) dtype: DType,
     pub(crate) shape: Shape,
     pub(crate) scalars: SmallVec<[Scalar; 2]>,
+    pub(crate) custom: Option<Arc<Custom>>,
     /// (planning round << 24) | position in that round; meaningless in other rounds. Written under the engine's lock. See
     /// `plan::collect`.
     pub(crate) mark: AtomicU64,
@@ -158,6 +183,11 @@ impl Node {
     /// What it computes.
     pub fn op(&self) -> Op {
         self.op
+    }
+
+    /// The user's kernel of an [`Op::Custom`].
+    pub fn custom(&self) -> Option<&Arc<Custom>> {
+        self.custom.as_ref()
     }
 
     /// The dtype of its elements.

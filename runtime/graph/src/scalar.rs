@@ -102,7 +102,7 @@ impl UnaryOp {
 }
 
 /// Operations of two operands of one dtype. Integers wrap; integer division by zero gives zero; an integer to a negative
-/// power gives 1 / x^|y|, truncated (0 for 0).
+/// power gives 1 / x^|y|, truncated (0 for 0). The bitwise ones are for integers only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are the documentation")]
@@ -116,6 +116,22 @@ pub enum BinaryOp {
     /// NaN wins, as in PyTorch.
     Minimum,
     Pow,
+    /// What division leaves, x - y * trunc(x / y), with the sign of x, as C's fmod and %; x for an integer y of 0.
+    Rem,
+    BitAnd,
+    BitOr,
+    BitXor,
+    /// x * 2^y; 0 where y, taken as unsigned, is not less than the number of bits.
+    Shl,
+    /// x / 2^y rounded down; the sign (0 or -1) where y, taken as unsigned, is not less than the number of bits.
+    Shr,
+}
+
+impl BinaryOp {
+    /// Whether it is for integers only.
+    pub const fn is_bitwise(self) -> bool {
+        matches!(self, BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr)
+    }
 }
 
 /// Comparisons of two operands of one dtype; the result is U8, 0 or 1. NaN is unequal to everything.

@@ -18,7 +18,7 @@ use std::{
 };
 use tallow_graph::{
     Backend, BoxFuture, Buffer, Counters, DType, DeviceBuffer, Error, HostBytes, Implementation, Info, Kernel, Op,
-    Prepared, Program, Result, Run,
+    Prepared, Program, Result, Run, kernel::Custom,
 };
 
 /// A GPU, reached through wgpu.
@@ -120,6 +120,10 @@ impl Backend for WgpuBackend {
 
     fn lower(&self, kernel: &Kernel, words: &[i64]) -> SmallVec<[Implementation; 2]> {
         (self.inner.library.implementations)(kernel, words, &self.inner.target)
+    }
+
+    fn check_custom(&self, custom: &Custom, _: &[DType], _: DType) -> Result<()> {
+        custom.wgsl().map(|_| ()).ok_or_else(|| custom.missing("WGSL"))
     }
 
     fn prepare(&self, program: &Program) -> Result<Arc<dyn Prepared>> {

@@ -209,6 +209,23 @@ pub fn binary(op: BinaryOp, a: &str, b: &str, rep: Rep) -> String {
         (Pow, Rep::I32) => format!("t_pow_i32({a}, {b})"),
         (Pow, Rep::U64) => format!("t_pow_u64({a}, {b})"),
         (Pow, Rep::I64) => format!("t_pow_i64({a}, {b})"),
+        (Rem, Rep::F32) => format!("t_rem({a}, {b})"),
+        (Rem, Rep::U32) => format!("t_rem_u32({a}, {b})"),
+        (Rem, Rep::I32) => format!("t_rem_i32({a}, {b})"),
+        (Rem, Rep::U64) => format!("t_sub64({a}, t_mul64(t_div_u64({a}, {b}), {b}))"),
+        (Rem, Rep::I64) => format!("t_sub64({a}, t_mul64(t_div_i64({a}, {b}), {b}))"),
+        // The graph gives these integers only.
+        (BitAnd | BitOr | BitXor | Shl | Shr, Rep::F32) => format!("t_rem({a}, 0.0)"),
+        (BitAnd, _) => format!("({a} & {b})"),
+        (BitOr, _) => format!("({a} | {b})"),
+        (BitXor, _) => format!("({a} ^ {b})"),
+        (Shl, Rep::U32) => format!("t_shl_u32({a}, {b})"),
+        (Shl, Rep::I32) => format!("bitcast<i32>(t_shl_u32(bitcast<u32>({a}), bitcast<u32>({b})))"),
+        (Shl, _) => format!("t_shl64({a}, {b})"),
+        (Shr, Rep::U32) => format!("t_shr_u32({a}, {b})"),
+        (Shr, Rep::I32) => format!("t_shr_i32({a}, {b})"),
+        (Shr, Rep::U64) => format!("t_shr64({a}, {b}, 0u)"),
+        (Shr, Rep::I64) => format!("t_shr64({a}, {b}, select(0u, 0xffffffffu, t_is_negative64({a})))"),
     }
 }
 

@@ -22,7 +22,7 @@ mod row;
 
 use code::address;
 use smallvec::{SmallVec, smallvec};
-use tallow_graph::{Implementation, Kernel, Result, Scalar};
+use tallow_graph::{Error, Implementation, Kernel, Result, Scalar};
 
 /// What the shaders may use, and how big they may be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -78,6 +78,7 @@ pub fn implementations(kernel: &Kernel, words: &[i64], target: &Target) -> Small
         Kernel::Attention(k) => (3 + usize::from(k.mask), 1, 0),
         Kernel::Gather(_) => (2, 1, 1),
         Kernel::Random(_) => (0, 1, 0),
+        _ => return SmallVec::new(),
     };
     if inputs + outputs + fault > target.max_storage_buffers as usize {
         return SmallVec::new();
@@ -96,6 +97,7 @@ pub fn implementations(kernel: &Kernel, words: &[i64], target: &Target) -> Small
         Kernel::Attention(k) => attention::implementations(k, words, target),
         Kernel::Gather(k) => one(gather::supported(k), 0),
         Kernel::Random(k) => one(random::supported(k), 0),
+        _ => SmallVec::new(),
     }
 }
 
@@ -108,6 +110,7 @@ pub fn shader(kernel: &Kernel, implementation: u32, target: &Target) -> Result<S
         Kernel::Attention(k) => attention::shader(k, implementation, target),
         Kernel::Gather(k) => gather::shader(k, target),
         Kernel::Random(k) => random::shader(k, target),
+        _ => Err(Error::msg("no such kernel")),
     }
 }
 
@@ -120,6 +123,7 @@ pub fn params(kernel: &Kernel, words: &[i64], scalars: &[Scalar], out: &mut Vec<
         Kernel::Attention(k) => attention::params(k, words, scalars, out),
         Kernel::Gather(k) => gather::params(k, words, out),
         Kernel::Random(k) => random::params(k, words, scalars, out),
+        _ => Err(Error::msg("no such kernel")),
     }
 }
 
@@ -132,6 +136,7 @@ pub fn grids(kernel: &Kernel, implementation: u32, words: &[i64], target: &Targe
         Kernel::Attention(k) => attention::grids(k, implementation, words, target),
         Kernel::Gather(k) => gather::grids(k, words, target),
         Kernel::Random(k) => random::grids(k, words, target),
+        _ => SmallVec::new(),
     }
 }
 

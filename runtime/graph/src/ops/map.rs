@@ -14,7 +14,21 @@ fn name_of(op: BinaryOp) -> &'static str {
         BinaryOp::Maximum => "maximum",
         BinaryOp::Minimum => "minimum",
         BinaryOp::Pow => "pow",
+        BinaryOp::Rem => "rem",
+        BinaryOp::BitAnd => "bitwise_and",
+        BinaryOp::BitOr => "bitwise_or",
+        BinaryOp::BitXor => "bitwise_xor",
+        BinaryOp::Shl => "bitwise_left_shift",
+        BinaryOp::Shr => "bitwise_right_shift",
     }
+}
+
+/// Bitwise operations are for integers.
+fn check_bitwise(op: BinaryOp, dtype: DType) -> Result<()> {
+    if op.is_bitwise() && !dtype.is_int() {
+        return Err(Error::op(name_of(op), format!("needs an integer dtype, not {dtype}: convert with to_dtype")));
+    }
+    Ok(())
 }
 
 /// f(x), in x's dtype and shape.
@@ -64,6 +78,7 @@ fn stretch(op: &'static str, edge: Edge, shape: &Shape) -> Result<Edge> {
 pub fn binary(op: BinaryOp, a: Edge, b: Edge) -> Result<Arc<Node>> {
     let (a, b) = broadcast(name_of(op), a, b)?;
     let dtype = a.node.dtype;
+    check_bitwise(op, dtype)?;
     map(MapOp::Binary(op), dtype, smallvec![a, b], SmallVec::new())
 }
 
@@ -71,6 +86,7 @@ pub fn binary(op: BinaryOp, a: Edge, b: Edge) -> Result<Arc<Node>> {
 pub fn binary_scalar(op: BinaryOp, x: Edge, scalar: Scalar) -> Result<Arc<Node>> {
     refuse_packed(name_of(op), &[&x])?;
     let dtype = x.node.dtype;
+    check_bitwise(op, dtype)?;
     map(MapOp::BinaryScalar(op), dtype, smallvec![x], smallvec![scalar])
 }
 

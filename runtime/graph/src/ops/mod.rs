@@ -4,6 +4,7 @@
 mod attention;
 mod contract;
 mod create;
+mod custom;
 mod index;
 mod map;
 mod row;
@@ -11,7 +12,8 @@ mod row;
 pub use attention::{Attention, attention};
 pub use contract::{linear, matmul};
 pub use create::{arange, full, random, transfer};
-pub use index::{gather, write};
+pub use custom::custom;
+pub use index::{arg_sort, gather, pick, scan, scatter, write};
 pub use map::{affine, binary, binary_scalar, cast, compare, copy, unary, where_cond};
 pub use row::{layer_norm, reduce, rms_norm, softmax};
 

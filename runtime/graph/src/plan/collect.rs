@@ -141,6 +141,9 @@ impl Collected {
             | (node.shape.rank() as u64) << 40
             | (edges.len() as u64) << 48;
         self.key.push(head);
+        if let Some(custom) = &node.custom {
+            self.key.extend([custom.id(), node.scalars.len() as u64]);
+        }
         for edge in edges {
             let (class, at) = match self.target(edge) {
                 Target::Leaf(i) => {

@@ -265,7 +265,9 @@ impl<'a> Drafter<'a> {
         let own = match self.node(n).op {
             Op::Fill | Op::Iota => true,
             Op::Map(MapOp::Unary(op)) => op.is_cheap(),
-            Op::Map(MapOp::Binary(op) | MapOp::BinaryScalar(op)) => op != crate::BinaryOp::Pow,
+            Op::Map(MapOp::Binary(op) | MapOp::BinaryScalar(op)) => {
+                !matches!(op, crate::BinaryOp::Pow | crate::BinaryOp::Rem)
+            }
             Op::Map(_) => true,
             _ => false,
         };

@@ -99,8 +99,10 @@ impl<'a> Emitter<'a> {
                     grouped.extend(group.iter().copied());
                     self.contract(&group);
                 }
-                Op::Attention { .. } => self.attention(draft),
-                Op::Gather => self.gather(draft),
+                Op::Attention { .. } | Op::Gather | Op::Pick | Op::Sort { .. } | Op::Scan(_) | Op::Custom => {
+                    self.fixed(draft);
+                }
+                Op::Scatter(_) => self.scatter(draft),
                 Op::Random(_) => self.push(draft, Recipe::Random { head: draft.head }, SmallVec::new(), Vec::new()),
                 Op::Leaf | Op::Transfer => {}
             }
@@ -126,17 +128,27 @@ impl<'a> Emitter<'a> {
         self.push(draft, Recipe::Map { parts: vec![part] }, inputs, tables.params);
     }
 
-    /// A new version of a value: into the old one's buffer where nobody else needs it, else into a copy.
+    /// A new version of a value, in the window that edge 0 shows of the old one.
     fn write(&mut self, draft: &Draft) {
         let n = draft.head;
-        let base = self.c.edge(self.token, n, 0);
-        let target = self.c.target(base);
-        let old = value(target);
-        let dtype = base.node.dtype;
+        let dtype = self.c.edge(self.token, n, 0).node.dtype;
         let mut tables = Tables::default();
         let expr = self.express(None, None, DType::F32).edge(n, 1, Some(dtype), &mut tables);
         let mut inputs = SmallVec::new();
         let operands = reads(&tables.operands, &mut inputs);
+        let takes = self.version(n, &inputs);
+        let into = Some(Path::default().then(n, 0));
+        let part = MapRecipe { space: Space::Edge(n, 0), operands, expr, into };
+        self.push(draft, Recipe::Map { parts: vec![part] }, inputs, tables.params);
+        self.take(takes);
+    }
+
+    /// What node `n`'s new version of its edge 0 is written over: the old version's own buffer where nobody else needs it,
+    /// else a copy.
+    fn version(&mut self, n: u32, inputs: &[Value]) -> Value {
+        let base = self.c.edge(self.token, n, 0);
+        let target = self.c.target(base);
+        let old = value(target);
         let free = match target {
             Target::Leaf(l) => self.c.leaf_free[l as usize] && !self.pinned.contains(&l),
             Target::Node(t) => !self.c.wanted[t as usize].keep,
@@ -146,17 +158,17 @@ impl<'a> Emitter<'a> {
             && !inputs.contains(&old)
             && !self.learned.refused.contains(&Refusal::InPlace(n))
             && self.taken.insert(old);
-        let takes = if in_place {
-            old
-        } else {
-            // The whole old version, not only the window that edge 0 shows.
-            let read = Reads { input: Some(0), dtype, path: Path::default(), copied: true };
-            self.copy(n, Space::Node(n), read, old, Value::Base(n));
-            Value::Base(n)
-        };
-        let into = Some(Path::default().then(n, 0));
-        let part = MapRecipe { space: Space::Edge(n, 0), operands, expr, into };
-        self.push(draft, Recipe::Map { parts: vec![part] }, inputs, tables.params);
+        if in_place {
+            return old;
+        }
+        // The whole old version, not only the window that edge 0 shows.
+        let read = Reads { input: Some(0), dtype: base.node.dtype, path: Path::default(), copied: true };
+        self.copy(n, Space::Node(n), read, old, Value::Base(n));
+        Value::Base(n)
+    }
+
+    /// The last step writes over this value.
+    fn take(&mut self, takes: Value) {
         if let Some(out) = self.steps.last_mut().and_then(|step| step.outputs.first_mut()) {
             out.takes = Some(takes);
         }
@@ -342,23 +354,27 @@ impl<'a> Emitter<'a> {
         found
     }
 
-    fn attention(&mut self, draft: &Draft) {
+    /// A step that nothing fuses with.
+    fn fixed(&mut self, draft: &Draft) {
         let edges = self.c.edges(self.token, draft.head).len() as u8;
-        let (reads, inputs) = self.read_apart(draft.head, edges);
-        self.push(draft, Recipe::Attention { head: draft.head, reads }, inputs, Vec::new());
+        let (reads, inputs) = self.read_apart(draft.head, 0..edges);
+        self.push(draft, Recipe::Fixed { head: draft.head, reads }, inputs, Vec::new());
     }
 
-    fn gather(&mut self, draft: &Draft) {
-        let (reads, inputs) = self.read_apart(draft.head, 2);
-        self.push(draft, Recipe::Gather { head: draft.head, reads }, inputs, Vec::new());
+    /// A new version of a value, like a write.
+    fn scatter(&mut self, draft: &Draft) {
+        let (reads, inputs) = self.read_apart(draft.head, 1..3);
+        let takes = self.version(draft.head, &inputs);
+        self.push(draft, Recipe::Fixed { head: draft.head, reads }, inputs, Vec::new());
+        self.take(takes);
     }
 
     /// The operands of a kernel that knows its inputs by their order: one buffer seen through several views (q, k and v of
     /// one projection) comes several times.
-    fn read_apart(&mut self, n: u32, edges: u8) -> (Vec<Reads>, SmallVec<[Value; 6]>) {
+    fn read_apart(&mut self, n: u32, edges: std::ops::Range<u8>) -> (Vec<Reads>, SmallVec<[Value; 6]>) {
         let mut inputs: SmallVec<[Value; 6]> = SmallVec::new();
         let mut reads = Vec::new();
-        for e in 0..edges {
+        for e in edges {
             let mut own = SmallVec::new();
             let read = self.read(Path::default().then(n, e), &mut own);
             reads.push(Reads { input: Some(inputs.len() as u8), ..read });

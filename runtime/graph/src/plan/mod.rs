@@ -4,6 +4,7 @@ mod collect;
 mod draft;
 mod emit;
 mod express;
+mod fixed;
 mod memory;
 mod nest;
 mod order;

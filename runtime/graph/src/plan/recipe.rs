@@ -6,6 +6,7 @@ use super::{
     collect::Collected,
     draft::{Path, half_of, resolve},
     express::Operand,
+    fixed,
     nest::Nest,
 };
 use crate::{
@@ -35,7 +36,7 @@ impl Reads {
         Self { input, dtype: operand.dtype, path: operand.path.clone(), copied: false }
     }
 
-    fn view(&self, c: &Collected, token: &Token) -> Option<View> {
+    pub(crate) fn view(&self, c: &Collected, token: &Token) -> Option<View> {
         let view = resolve(c, token, &self.path)?;
         Some(if self.copied { View::contiguous(view.shape) } else { view })
     }
@@ -86,12 +87,31 @@ pub(crate) type Norm = (RowOp, u32, Option<Reads>, Option<Reads>);
 /// The recipe of a step.
 #[derive(Debug, Clone)]
 pub(crate) enum Recipe {
-    Map { parts: Vec<MapRecipe> },
-    Row { head: u32, op: RowOp, operands: Vec<Reads>, before: Expr, after: Expr, accumulator: DType },
-    Contract { left: Reads, prologue: Option<Norm>, activations: Activations, parts: Vec<ContractPartRecipe> },
-    Attention { head: u32, reads: Vec<Reads> },
-    Gather { head: u32, reads: Vec<Reads> },
-    Random { head: u32 },
+    Map {
+        parts: Vec<MapRecipe>,
+    },
+    Row {
+        head: u32,
+        op: RowOp,
+        operands: Vec<Reads>,
+        before: Expr,
+        after: Expr,
+        accumulator: DType,
+    },
+    Contract {
+        left: Reads,
+        prologue: Option<Norm>,
+        activations: Activations,
+        parts: Vec<ContractPartRecipe>,
+    },
+    /// A step that nothing fuses with: its node's operation, and its operands in order.
+    Fixed {
+        head: u32,
+        reads: Vec<Reads>,
+    },
+    Random {
+        head: u32,
+    },
 }
 
 /// Why a recipe does not fit the data.
@@ -118,8 +138,7 @@ impl Recipe {
             Recipe::Contract { left, prologue, parts, .. } => {
                 contract_words(c, token, left, prologue.as_ref(), parts, words, &mut class)?;
             }
-            Recipe::Attention { head, reads } => attention_words(c, token, *head, reads, words, &mut class)?,
-            Recipe::Gather { head, reads } => gather_words(c, token, *head, reads, words)?,
+            Recipe::Fixed { head, reads } => fixed::words(c, token, *head, reads, words, &mut class)?,
             Recipe::Random { head } => {
                 let node = &c.nodes[*head as usize];
                 words.push(node.shape.elem_count() as i64);
@@ -135,7 +154,7 @@ impl Recipe {
         match self {
             Recipe::Row { head, op, .. } if !op.reduces() => scalars.push(of(*head, 0)),
             Recipe::Contract { prologue: Some((_, norm, _, _)), .. } => scalars.push(of(*norm, 0)),
-            Recipe::Attention { head, .. } => scalars.extend([of(*head, 0), of(*head, 1)]),
+            Recipe::Fixed { head, .. } => scalars.extend(fixed::scalars(&c.nodes[*head as usize])),
             Recipe::Random { head } => scalars.extend([of(*head, 0), of(*head, 1)]),
             _ => {}
         }
@@ -146,7 +165,7 @@ impl Recipe {
         match self {
             Recipe::Row { op, .. } => usize::from(!op.reduces()),
             Recipe::Contract { prologue, .. } => usize::from(prologue.is_some()),
-            Recipe::Attention { .. } | Recipe::Random { .. } => 2,
+            // Those of steps without expressions need no shift.
             _ => 0,
         }
     }
@@ -213,26 +232,7 @@ impl Recipe {
                         .collect(),
                 })
             }
-            Recipe::Attention { head, reads } => {
-                let (causal, window, softcap, mask) = match c.nodes[*head as usize].op {
-                    Op::Attention { causal, window, softcap, mask } => (causal, window, softcap, mask),
-                    _ => (false, false, false, false),
-                };
-                Kernel::Attention(kernel::AttentionKernel {
-                    dtype: reads[0].dtype,
-                    kv_dtype: reads[1].dtype,
-                    causal,
-                    window,
-                    softcap,
-                    mask,
-                    rows: row_class(next()),
-                })
-            }
-            Recipe::Gather { head, reads } => Kernel::Gather(kernel::GatherKernel {
-                source: reads[0].dtype,
-                ids: reads[1].dtype,
-                output: c.nodes[*head as usize].dtype,
-            }),
+            Recipe::Fixed { head, reads } => fixed::kernel(&c.nodes[*head as usize], reads, &mut next),
             Recipe::Random { head } => {
                 let node = &c.nodes[*head as usize];
                 let distribution = match node.op {
@@ -260,7 +260,7 @@ fn layout(code: u8) -> Layout {
     }
 }
 
-fn row_class(code: u8) -> RowClass {
+pub(crate) fn row_class(code: u8) -> RowClass {
     match code {
         0 => RowClass::One,
         1 => RowClass::Few,
@@ -516,51 +516,6 @@ fn contract_words(
         }
     }
     class[vector_at] = u8::from(vector);
-    Ok(())
-}
-
-fn attention_words(
-    c: &Collected,
-    token: &Token,
-    head: u32,
-    reads: &[Reads],
-    words: &mut Vec<i64>,
-    class: &mut Class,
-) -> Result<(), Misfit> {
-    let views: SmallVec<[View; 4]> =
-        reads.iter().map(|r| r.view(c, token)).collect::<Option<_>>().ok_or(Misfit::View)?;
-    let [q, k, v, ..] = views.as_slice() else { return Err(Misfit::View) };
-    for (i, view) in [q, k, v].into_iter().enumerate() {
-        if view.shape[3] != 1 && view.strides[3] != 1 {
-            return Err(Misfit::Copy(head, i as u8));
-        }
-    }
-    let (queries, keys) = (q.shape[1], k.shape[1]);
-    let window = c.nodes[head as usize].scalars.get(2).map_or(0, |s| s.to_i64());
-    class.push(RowClass::of(queries) as u8);
-    words.extend([q.shape[0], queries, keys, q.shape[2], k.shape[2], q.shape[3], v.shape[3]].map(|d| d as i64));
-    words.extend([keys as i64 - queries as i64, window]);
-    for view in [q, k, v] {
-        words.push(view.offset as i64);
-        words.extend(view.strides[..3].iter().map(|&s| s as i64));
-    }
-    if let Some(mask) = views.get(3) {
-        words.push(mask.offset as i64);
-        words.extend(mask.strides.iter().map(|&s| s as i64));
-    }
-    Ok(())
-}
-
-fn gather_words(c: &Collected, token: &Token, head: u32, reads: &[Reads], words: &mut Vec<i64>) -> Result<(), Misfit> {
-    let source = reads[0].view(c, token).ok_or(Misfit::View)?;
-    let ids = reads[1].view(c, token).ok_or(Misfit::View)?;
-    let (inner, stride) = (source.shape[2], source.strides[2]);
-    if inner != 1 && stride != 1 {
-        return Err(Misfit::Copy(head, 0));
-    }
-    words.extend([source.shape[0], ids.shape[0], source.shape[1], inner].map(|d| d as i64));
-    words.extend([source.offset as i64, source.strides[0] as i64, source.strides[1] as i64]);
-    words.extend([ids.offset as i64, ids.strides[0] as i64]);
     Ok(())
 }
 

@@ -1,12 +1,13 @@
 //! The reference backend: every kernel as the plainest loop, in f64. It is the oracle of the other backends and the device
 //! of the graph's own tests; it also records the programs it runs. Never use it for work.
 
+mod index;
 mod run;
 mod value;
 
 use crate::{
     Backend, BoxFuture, Buffer, Counters, DType, DeviceBuffer, Error, HostBytes, Implementation, Info, Kernel,
-    Prepared, Program, Result, Run,
+    Prepared, Program, Result, Run, kernel::Custom,
 };
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
@@ -122,6 +123,10 @@ impl Backend for Reference {
             return SmallVec::new();
         }
         smallvec![Implementation { id: 0, scratch: 0, cost: 1.0 }]
+    }
+
+    fn check_custom(&self, custom: &Custom, _: &[DType], _: DType) -> Result<()> {
+        custom.cpu().map(|_| ()).ok_or_else(|| custom.missing("a CPU closure"))
     }
 
     fn prepare(&self, _program: &Program) -> Result<Arc<dyn Prepared>> {

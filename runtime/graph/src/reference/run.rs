@@ -1,22 +1,26 @@
 //! The kernels, one loop each, straight from the documentation in `kernel.rs`.
 
-use super::value::{V, binary, cast, evaluate, load, store};
+use super::{
+    index,
+    value::{V, binary, evaluate, load, store},
+};
 use crate::{
     BinaryOp, DType, Expr, Kernel, Scalar,
     kernel::{
-        AttentionKernel, ContractKernel, Distribution, GatherKernel, MapKernel, Operand, RandomKernel, RowKernel, RowOp,
+        AttentionKernel, ContractKernel, CustomKernel, Distribution, HostView, HostViewMut, MapKernel, Operand,
+        RandomKernel, RowKernel, RowOp,
     },
 };
 
 /// Reads words in order.
-struct Words<'a>(&'a [i64]);
+pub(super) struct Words<'a>(&'a [i64]);
 
 impl<'a> Words<'a> {
-    fn one(&mut self) -> i64 {
+    pub(super) fn one(&mut self) -> i64 {
         self.many(1)[0]
     }
 
-    fn many(&mut self, n: usize) -> &'a [i64] {
+    pub(super) fn many(&mut self, n: usize) -> &'a [i64] {
         let (now, rest) = self.0.split_at(n);
         self.0 = rest;
         now
@@ -24,16 +28,16 @@ impl<'a> Words<'a> {
 }
 
 /// Offset and strides of an operand.
-struct At<'a>(i64, &'a [i64]);
+pub(super) struct At<'a>(pub i64, pub &'a [i64]);
 
 impl At<'_> {
-    fn index(&self, index: &[i64]) -> usize {
+    pub(super) fn index(&self, index: &[i64]) -> usize {
         (self.0 + self.1.iter().zip(index).map(|(s, i)| s * i).sum::<i64>()) as usize
     }
 }
 
 /// All indices of a space, in row-major order.
-fn indices(dims: &[i64]) -> Vec<Vec<i64>> {
+pub(super) fn indices(dims: &[i64]) -> Vec<Vec<i64>> {
     let mut all = vec![vec![]];
     for &dim in dims {
         all = all.into_iter().flat_map(|head| (0..dim).map(move |i| [head.clone(), vec![i]].concat())).collect();
@@ -41,12 +45,12 @@ fn indices(dims: &[i64]) -> Vec<Vec<i64>> {
     all
 }
 
-fn element(bytes: &[u8], dtype: DType, at: usize) -> V {
+pub(super) fn element(bytes: &[u8], dtype: DType, at: usize) -> V {
     let size = dtype.size_in_bytes();
     load(&bytes[at * size..(at + 1) * size], dtype)
 }
 
-fn put(out: &mut [u8], dtype: DType, at: usize, value: V) {
+pub(super) fn put(out: &mut [u8], dtype: DType, at: usize, value: V) {
     let mut bytes = Vec::new();
     store(value, dtype, &mut bytes);
     let size = bytes.len();
@@ -86,7 +90,12 @@ pub(super) fn step(
         Kernel::Row(row) => row_step(row, words, scalars, inputs, &mut outputs[0]),
         Kernel::Contract(contract) => contract_step(contract, words, scalars, inputs, outputs),
         Kernel::Attention(attention) => attention_step(attention, words, scalars, inputs, &mut outputs[0]),
-        Kernel::Gather(gather) => return gather_step(gather, words, inputs, &mut outputs[0]),
+        Kernel::Gather(gather) => return index::gather(gather, words, inputs, &mut outputs[0]),
+        Kernel::Pick(pick) => return index::pick(pick, words, inputs, &mut outputs[0]),
+        Kernel::Scatter(scatter) => return index::scatter(scatter, words, inputs, &mut outputs[0]),
+        Kernel::Sort(sort) => index::sort(sort, words, inputs, &mut outputs[0]),
+        Kernel::Scan(scan) => index::scan(scan, words, inputs, &mut outputs[0]),
+        Kernel::Custom(custom) => return custom_step(custom, words, scalars, inputs, &mut outputs[0]),
         Kernel::Random(random) => random_step(random, words, scalars, &mut outputs[0]),
     }
     Ok(())
@@ -196,7 +205,7 @@ fn row_step(row: &RowKernel, mut words: Words<'_>, scalars: &[Scalar], inputs: &
 }
 
 /// Element `at` of a packed weight in the file's layout (the 32-element types), or of a plain buffer.
-fn weight(bytes: &[u8], dtype: DType, at: usize) -> V {
+pub(super) fn weight(bytes: &[u8], dtype: DType, at: usize) -> V {
     let half = |b: &[u8]| load(b, DType::F16).f();
     let (block, i) = (at / 32, at % 32);
     let nibble = |q: &[u8]| f64::from(if i < 16 { q[i] & 15 } else { q[i - 16] >> 4 });
@@ -336,29 +345,29 @@ fn index_of(b: i64, t: i64, h: i64) -> [i64; 3] {
     [b, t, h]
 }
 
-fn gather_step(g: &GatherKernel, mut words: Words<'_>, inputs: &[Vec<u8>], out: &mut [u8]) -> Result<(), String> {
-    let shape = words.many(4);
-    let [outer, ids, rows, inner] = shape else { return Ok(()) };
-    let source = At(words.one(), words.many(2));
-    let which = At(words.one(), words.many(1));
-    let mut fault = Ok(());
-    let mut at = 0;
-    for index in indices(&[*outer, *ids]) {
-        let id = element(&inputs[1], g.ids, which.index(&index[1..])).i();
-        let inside = (0..i128::from(*rows)).contains(&id);
-        if !inside && fault.is_ok() {
-            fault = Err(format!("index {id} is outside 0..{rows}"));
-        }
-        for d in 0..*inner {
-            let value = match inside {
-                true => weight(&inputs[0], g.source, source.index(&[index[0], id as i64]) + d as usize),
-                false => V::F(0.0),
-            };
-            put(out, g.output, at, cast(value, g.output));
-            at += 1;
-        }
-    }
-    fault
+fn custom_step(
+    k: &CustomKernel,
+    mut words: Words<'_>,
+    scalars: &[Scalar],
+    inputs: &[Vec<u8>],
+    out: &mut [u8],
+) -> Result<(), String> {
+    let mut dims = |rank: u8| -> Vec<usize> { words.many(rank as usize).iter().map(|&d| d as usize).collect() };
+    let input_dims: Vec<Vec<usize>> = k.inputs.iter().map(|&(_, rank)| dims(rank)).collect();
+    let out_dims = dims(k.output.1);
+    let bytes = |dims: &[usize], dtype: DType| dims.iter().product::<usize>() * dtype.size_in_bytes();
+    let views: Vec<HostView<'_>> = k
+        .inputs
+        .iter()
+        .zip(&input_dims)
+        .zip(inputs)
+        .map(|((&(dtype, _), dims), data)| HostView { dtype, dims, bytes: &data[..bytes(dims, dtype)] })
+        .collect();
+    let scalars: Vec<f64> = scalars.iter().map(|s| s.to_f64()).collect();
+    let dtype = k.output.0;
+    let mut result = HostViewMut { dtype, dims: &out_dims, bytes: &mut out[..bytes(&out_dims, dtype)] };
+    let run = k.custom.cpu().ok_or("no CPU closure")?;
+    run(&views, &scalars, &mut result).map_err(|e| e.to_string())
 }
 
 /// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).

@@ -235,6 +235,20 @@ pub(super) fn binary(op: BinaryOp, a: V, b: V, dtype: DType) -> V {
                 }
                 z
             }
+            BinaryOp::Rem => x.checked_rem(y).unwrap_or(x),
+            BinaryOp::BitAnd => x & y,
+            BinaryOp::BitOr => x | y,
+            BinaryOp::BitXor => x ^ y,
+            BinaryOp::Shl | BinaryOp::Shr => {
+                let bits = 8 * dtype.size_in_bytes() as i128;
+                let inside = (0..bits).contains(&y);
+                match (op, inside) {
+                    (BinaryOp::Shl, true) => x << y,
+                    (BinaryOp::Shl, false) => 0,
+                    (_, true) => x >> y,
+                    (_, false) => x >> 127,
+                }
+            }
         };
         return V::I(wrap(z, dtype));
     }
@@ -249,6 +263,9 @@ pub(super) fn binary(op: BinaryOp, a: V, b: V, dtype: DType) -> V {
         BinaryOp::Maximum => x.max(y),
         BinaryOp::Minimum => x.min(y),
         BinaryOp::Pow => x.powf(y),
+        BinaryOp::Rem => x % y,
+        // The graph refuses them for floats.
+        _ => f64::NAN,
     })
 }
 

@@ -12,7 +12,10 @@ use std::{
 };
 use tallow_graph::{
     Backend, BoxFuture, Buffer, Counters, DType, Engine, Error, HostBytes, Implementation, Info, Kernel, Options,
-    Prepared, Program, Result, Run, Scalar, Shape, UnaryOp, kernel::RowOp, ops, reference::Reference,
+    Prepared, Program, Result, Run, Scalar, Shape, UnaryOp,
+    kernel::{Custom, RowOp},
+    ops,
+    reference::Reference,
 };
 
 const F32: f64 = 1e-6;
@@ -54,6 +57,10 @@ impl Backend for Picky {
             }
         }
     }
+    fn check_custom(&self, custom: &Custom, _: &[DType], _: DType) -> Result<()> {
+        custom.cpu().map(|_| ()).ok_or_else(|| custom.missing("a CPU closure"))
+    }
+
     fn prepare(&self, program: &Program) -> Result<Arc<dyn Prepared>> {
         self.inner.prepare(program)
     }

@@ -439,6 +439,8 @@ pub fn binary(op: BinaryOp, x: f64, y: f64) -> f64 {
         BinaryOp::Maximum => x.max(y),
         BinaryOp::Minimum => x.min(y),
         BinaryOp::Pow => x.powf(y),
+        BinaryOp::Rem => x % y,
+        other => panic!("the model has no {other:?}"),
     }
 }
 

@@ -6,6 +6,7 @@ mod common;
 mod corners;
 mod counts;
 mod decoder;
+mod indexing;
 mod memory;
 mod random;
 mod replay;
