@@ -1,5 +1,6 @@
 //! Element types, plain and quantized, and the scalars that go with them.
 
+use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 
 /// The type of a tensor's elements. The quantized types hold blocks of elements in llama.cpp's layouts; they appear
@@ -155,6 +156,29 @@ pub trait Element: Copy + Send + Sync + 'static {
     fn take(bytes: &[u8]) -> Self;
 }
 
+macro_rules! element_of_8_bits {
+    ($ty:ident) => {
+        impl Element for $ty {
+            const DTYPE: DType = DType::$ty;
+            fn to_f64(self) -> f64 {
+                $ty::to_f64(&self)
+            }
+            fn from_f64(value: f64) -> Self {
+                $ty::from_f64(value)
+            }
+            fn put(self, out: &mut Vec<u8>) {
+                out.push(self.to_bits());
+            }
+            fn take(bytes: &[u8]) -> Self {
+                $ty::from_bits(bytes.first().copied().unwrap_or(0))
+            }
+        }
+    };
+}
+
+element_of_8_bits!(F8E4M3);
+element_of_8_bits!(F8E5M2);
+
 macro_rules! element {
     ($ty:ty, $dtype:ident, $to:expr, $from:expr) => {
         impl Element for $ty {
@@ -202,6 +226,16 @@ mod tests {
         assert_eq!(DType::Q4_1.bytes_for(63), None);
         assert_eq!(DType::Q6K.bytes_for(256), Some(210));
         assert_eq!(DType::F64.bytes_for(usize::MAX), None);
+    }
+
+    #[test]
+    fn elements_of_8_bits_round_to_the_nearest() {
+        assert_eq!(<F8E4M3 as Element>::from_f64(1.0625).to_bits(), <F8E4M3 as Element>::from_f64(1.0).to_bits());
+        assert_eq!(Element::to_f64(<F8E4M3 as Element>::from_f64(-1.1)), -1.125);
+        assert_eq!(Element::to_f64(<F8E5M2 as Element>::from_f64(57_344.0)), 57_344.0);
+        let mut bytes = Vec::new();
+        <F8E5M2 as Element>::from_f64(-0.25).put(&mut bytes);
+        assert_eq!(Element::to_f64(F8E5M2::take(&bytes)), -0.25);
     }
 
     #[test]

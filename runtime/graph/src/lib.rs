@@ -23,6 +23,7 @@ pub use backend::{
 pub use dtype::{DType, Element};
 pub use engine::{Engine, Options, PlanCounters};
 pub use error::{Error, Result};
+pub use float8::{F8E4M3, F8E5M2};
 pub use kernel::Kernel;
 pub use node::{Edge, Edges, Node, Op};
 pub use scalar::{BinaryOp, CompareOp, Expr, Inst, MapOp, Scalar, UnaryOp};

@@ -27,7 +27,7 @@ pub use device::Device;
 pub use dims::{D, Dim, Dims, IntoShape, ShapeWithHole};
 pub use module::Module;
 pub use tallow_graph::{
-    Backend, Counters, DType, Element, Error, Info, Options, Result, Shape, View, kernel::Activations,
+    Backend, Counters, DType, Element, Error, F8E4M3, F8E5M2, Info, Options, Result, Shape, View, kernel::Activations,
 };
 pub use tensor::{Attention, IndexOp, PrintOptions, Tensor, TensorIndexer, Var, set_print_options};
 

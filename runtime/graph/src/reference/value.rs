@@ -327,6 +327,11 @@ mod tests {
         for dtype in [DType::F8E4M3, DType::F8E5M2] {
             for code in 0..=255u8 {
                 let value = f8_value(code, dtype);
+                let element = match dtype {
+                    DType::F8E4M3 => crate::F8E4M3::from_bits(code).to_f64(),
+                    _ => crate::F8E5M2::from_bits(code).to_f64(),
+                };
+                assert!(element == value || (element.is_nan() && value.is_nan()), "{dtype} {code}: {element} {value}");
                 if value.is_nan() {
                     assert!(f8_value(f8_code(value, dtype), dtype).is_nan());
                 } else {
