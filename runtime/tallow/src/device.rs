@@ -150,8 +150,14 @@ impl Device {
         Ok(())
     }
 
-    /// The place in the random stream for the next draw: (key, counter).
+    /// The place in the random stream for the next draw, (key, counter): inside a block that autograd computes again, the one
+    /// of the first time.
     pub(crate) fn draw(&self) -> (u64, u64) {
+        crate::autograd::draw(self)
+    }
+
+    /// Takes the next place in the random stream.
+    pub(crate) fn next_draw(&self) -> (u64, u64) {
         let mut random = self.state().random.lock();
         let now = *random;
         random.1 += 1;

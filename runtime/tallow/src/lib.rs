@@ -12,6 +12,7 @@
 //! # Ok::<(), tallow::Error>(())
 //! ```
 
+mod autograd;
 mod block_on;
 mod device;
 mod dims;
@@ -22,6 +23,7 @@ mod tensor;
 #[cfg(feature = "text")]
 pub mod text;
 
+pub use autograd::{GradStore, TensorId, checkpoint, grad, grad_of, no_grad};
 pub use block_on::block_on;
 pub use device::Device;
 pub use dims::{D, Dim, Dims, IntoShape, ShapeWithHole};
@@ -33,5 +35,5 @@ pub use tensor::{Attention, IndexOp, PrintOptions, Tensor, TensorIndexer, Var, s
 
 /// The traits and types that most programs use.
 pub mod prelude {
-    pub use crate::{D, DType, Device, IndexOp, Module, Result, Tensor};
+    pub use crate::{D, DType, Device, IndexOp, Module, Result, Tensor, Var};
 }

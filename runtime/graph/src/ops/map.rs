@@ -5,28 +5,10 @@ use crate::{BinaryOp, CompareOp, DType, Edge, Error, MapOp, Node, Op, Result, Sc
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
-fn name_of(op: BinaryOp) -> &'static str {
-    match op {
-        BinaryOp::Add => "add",
-        BinaryOp::Sub => "sub",
-        BinaryOp::Mul => "mul",
-        BinaryOp::Div => "div",
-        BinaryOp::Maximum => "maximum",
-        BinaryOp::Minimum => "minimum",
-        BinaryOp::Pow => "pow",
-        BinaryOp::Rem => "rem",
-        BinaryOp::BitAnd => "bitwise_and",
-        BinaryOp::BitOr => "bitwise_or",
-        BinaryOp::BitXor => "bitwise_xor",
-        BinaryOp::Shl => "bitwise_left_shift",
-        BinaryOp::Shr => "bitwise_right_shift",
-    }
-}
-
 /// Bitwise operations are for integers.
 fn check_bitwise(op: BinaryOp, dtype: DType) -> Result<()> {
     if op.is_bitwise() && !dtype.is_int() {
-        return Err(Error::op(name_of(op), format!("needs an integer dtype, not {dtype}: convert with to_dtype")));
+        return Err(Error::op(op.name(), format!("needs an integer dtype, not {dtype}: convert with to_dtype")));
     }
     Ok(())
 }
@@ -76,7 +58,7 @@ fn stretch(op: &'static str, edge: Edge, shape: &Shape) -> Result<Edge> {
 
 /// f(a, b), in their dtype.
 pub fn binary(op: BinaryOp, a: Edge, b: Edge) -> Result<Arc<Node>> {
-    let (a, b) = broadcast(name_of(op), a, b)?;
+    let (a, b) = broadcast(op.name(), a, b)?;
     let dtype = a.node.dtype;
     check_bitwise(op, dtype)?;
     map(MapOp::Binary(op), dtype, smallvec![a, b], SmallVec::new())
@@ -84,7 +66,7 @@ pub fn binary(op: BinaryOp, a: Edge, b: Edge) -> Result<Arc<Node>> {
 
 /// f(x, scalar), in x's dtype.
 pub fn binary_scalar(op: BinaryOp, x: Edge, scalar: Scalar) -> Result<Arc<Node>> {
-    refuse_packed(name_of(op), &[&x])?;
+    refuse_packed(op.name(), &[&x])?;
     let dtype = x.node.dtype;
     check_bitwise(op, dtype)?;
     map(MapOp::BinaryScalar(op), dtype, smallvec![x], smallvec![scalar])

@@ -1,15 +1,15 @@
 //! Element-wise operations and the operators + - * /.
 
 use super::Tensor;
+use crate::autograd::rules::elementwise as rules;
 use crate::{DType, Error, Result};
-use std::sync::Arc;
-use tallow_graph::{BinaryOp, CompareOp, Edge, Node, Scalar, UnaryOp, ops};
+use tallow_graph::{BinaryOp, CompareOp, Edge, Scalar, UnaryOp, ops};
 
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident $op:ident;)+) => { impl Tensor { $(
         $(#[$doc])*
         pub fn $name(&self) -> Result<Tensor> {
-            Ok(self.result(ops::unary(UnaryOp::$op, self.edge())?))
+            self.unary(UnaryOp::$op, stringify!($name))
         }
     )+ } };
 }
@@ -59,6 +59,13 @@ unary! {
     round Round;
 }
 
+impl Tensor {
+    fn unary(&self, op: UnaryOp, name: &'static str) -> Result<Tensor> {
+        let x = self.input();
+        Ok(rules::unary(self.result(ops::unary(op, x.edge())?), op, name, &x))
+    }
+}
+
 /// Operands of plain operations must have one shape, as in candle; the `broadcast_` twins stretch them.
 fn same_shape(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
     if a.shape() == b.shape() {
@@ -66,6 +73,18 @@ fn same_shape(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
     }
     let message = format!("shapes {:?} and {:?} differ: use broadcast_{op}", a.shape(), b.shape());
     Err(Error::op(op, message))
+}
+
+/// `a op b`, stretched to one shape.
+fn binary(a: &Tensor, b: &Tensor, op: BinaryOp) -> Result<Tensor> {
+    let (x, y) = (a.input(), b.input());
+    let result = a.result(ops::binary(op, x.edge(), y.edge())?);
+    Ok(rules::binary(result, op, &x, &y))
+}
+
+/// Whether `a op b` holds, as U8. It has no gradient.
+fn compare(a: &Tensor, b: &Tensor, op: CompareOp) -> Result<Tensor> {
+    Ok(a.result(ops::compare(op, a.edge(), b.edge())?))
 }
 
 macro_rules! binary {
@@ -79,7 +98,7 @@ macro_rules! binary {
         $(#[$doc])*
         /// Operands are stretched to one shape, as in numpy.
         pub fn $broadcast(&self, rhs: &Tensor) -> Result<Tensor> {
-            Ok(self.result(ops::$build($op, self.edge(), rhs.edge())?))
+            $build(self, rhs, $op)
         }
     )+ } };
 }
@@ -116,7 +135,8 @@ binary! {
 impl Tensor {
     /// x * mul + add
     pub fn affine(&self, mul: f64, add: f64) -> Result<Tensor> {
-        Ok(self.result(ops::affine(self.edge(), Scalar::F(mul), Scalar::F(add))?))
+        let x = self.input();
+        Ok(rules::affine(self.result(ops::affine(x.edge(), Scalar::F(mul), Scalar::F(add))?), &x, mul))
     }
 
     /// x^exponent
@@ -126,16 +146,23 @@ impl Tensor {
 
     /// x, at least `min` and at most `max`. NaN stays NaN.
     pub fn clamp(&self, min: f64, max: f64) -> Result<Tensor> {
-        self.with_scalar(BinaryOp::Maximum, min)?.with_scalar(BinaryOp::Minimum, max)
+        let x = self.input();
+        let low = ops::binary_scalar(BinaryOp::Maximum, x.edge(), Scalar::F(min))?;
+        let node = ops::binary_scalar(BinaryOp::Minimum, Edge::from(&low), Scalar::F(max))?;
+        Ok(rules::clamp(self.result(node), &x, min, max))
     }
 
     pub(crate) fn with_scalar(&self, op: BinaryOp, scalar: f64) -> Result<Tensor> {
-        Ok(self.result(ops::binary_scalar(op, self.edge(), Scalar::F(scalar))?))
+        let x = self.input();
+        let y = self.result(ops::binary_scalar(op, x.edge(), Scalar::F(scalar))?);
+        Ok(rules::with_scalar(y, op, &x, scalar))
     }
 
     /// Where this tensor (an integer dtype) is not zero, elements of `on_true`, elsewhere of `on_false`.
     pub fn where_cond(&self, on_true: &Tensor, on_false: &Tensor) -> Result<Tensor> {
-        Ok(self.result(ops::where_cond(self.edge(), on_true.edge(), on_false.edge())?))
+        let (condition, a, b) = (self.input(), on_true.input(), on_false.input());
+        let y = self.result(ops::where_cond(condition.edge(), a.edge(), b.edge())?);
+        Ok(rules::where_cond(y, &condition, &a, &b))
     }
 
     /// In another dtype. Floats become integers by truncation toward zero, saturating, NaN becomes 0. A packed weight becomes
@@ -147,7 +174,8 @@ impl Tensor {
         if self.dtype().is_quantized() {
             return self.dequantize()?.to_dtype(dtype);
         }
-        Ok(self.result(ops::cast(self.edge(), dtype)?))
+        let x = self.input();
+        Ok(rules::cast(self.result(ops::cast(x.edge(), dtype)?), &x))
     }
 
     /// A packed weight's values, in F32.
@@ -168,14 +196,12 @@ impl Tensor {
 /// `a op b` for operands of one shape.
 fn with_tensor(a: &Tensor, b: &Tensor, op: BinaryOp, name: &'static str) -> Result<Tensor> {
     same_shape(name, a, b)?;
-    let node: Arc<Node> = ops::binary(op, a.edge(), b.edge())?;
-    Ok(a.result(node))
+    binary(a, b, op)
 }
 
 fn from_scalar(scalar: f64, b: &Tensor, op: BinaryOp) -> Result<Tensor> {
     let constant = Tensor::constant(Scalar::F(scalar), b.dtype(), b.shape().clone(), b.device())?;
-    let edge: Edge = constant.edge();
-    Ok(b.result(ops::binary(op, edge, b.edge())?))
+    binary(&constant, b, op)
 }
 
 macro_rules! operators {

@@ -1,7 +1,7 @@
 //! Elements and slices by index.
 
 use super::Tensor;
-use crate::{Dim, Error, Result, Shape};
+use crate::{Dim, Error, Result, Shape, autograd::rules::index as rules};
 use std::ops::{Bound, RangeBounds};
 use tallow_graph::ops;
 
@@ -11,7 +11,8 @@ impl Tensor {
     pub fn index_select<T: Dim>(&self, ids: &Tensor, axis: T) -> Result<Tensor> {
         let axis = axis.to_index(self.shape(), "index_select")?;
         let count = ids.dims1()?;
-        let gathered = self.result(ops::gather(self.edge(), ids.edge(), axis)?);
+        let (x, at) = (self.input(), ids.input());
+        let gathered = rules::index_select(self.result(ops::gather(x.edge(), at.edge(), axis)?), &x, &at, axis);
         let shape: Shape = self.dims().iter().enumerate().map(|(a, &d)| if a == axis { count } else { d }).collect();
         gathered.reshape(shape)
     }

@@ -1,9 +1,17 @@
 //! Writes into a value: they install a new version, which clones and views of the tensor see. Results that were built before
-//! keep the old one.
+//! keep the old one. Gradients go through a write: what was written gets that of the window, the old value that of the rest.
 
-use super::Tensor;
-use crate::{Dim, Error, Result};
-use tallow_graph::{Edge, Scalar, ops};
+use super::{
+    Tensor,
+    track::{Track, Version},
+};
+use crate::{
+    Dim, Error, Result,
+    autograd::{self, Input, TapeInput, TapeNode},
+};
+use smallvec::smallvec;
+use std::sync::Arc;
+use tallow_graph::{Scalar, ops};
 
 impl Tensor {
     /// Writes `source` at positions `start..` of `axis`. Other axes must have equal sizes.
@@ -40,60 +48,53 @@ impl Tensor {
         if self.view.strides.iter().zip(self.dims()).any(|(&s, &d)| s == 0 && d > 1) {
             return Err(Error::op("slice_set", "a broadcast view shows elements more than once and cannot be written"));
         }
-        let source = source.edge();
+        let new = source.input();
         // The version is read and replaced under one lock, so that no other write is lost.
         let mut version = self.cell.version.lock();
-        let node = ops::write(&version, self.view.clone(), source)?;
-        *version = node;
+        let node = ops::write(&version.node, self.view.clone(), new.edge())?;
+        let tape = self.written(&version, &new)?;
+        if let Some(tape) = tape {
+            version.tape = Some(tape);
+            version.writes += 1;
+        }
+        version.node = node;
         Ok(())
     }
-}
 
-/// A tensor whose value can be replaced: a parameter.
-#[derive(Clone)]
-pub struct Var(Tensor);
-
-impl Var {
-    /// A variable that starts with the value of `tensor`.
-    pub fn from_tensor(tensor: &Tensor) -> Result<Self> {
-        Ok(Self(tensor.copy()?))
-    }
-
-    /// The value as a tensor: it shows what is set later.
-    pub fn as_tensor(&self) -> &Tensor {
-        &self.0
-    }
-
-    /// Replaces the value. Results that were built before keep the old one.
-    pub fn set(&self, source: &Tensor) -> Result<()> {
-        if !source.device().same_device(self.0.device()) {
-            let message = format!(
-                "the variable is on {:?}, the value on {:?}: move it with to_device",
-                self.0.device(),
-                source.device()
-            );
-            return Err(Error::op("set", message));
+    /// The tape of the whole value after `new` was written into what this tensor shows of it; `None` where it stays as it is.
+    fn written(&self, version: &Version, new: &Input<'_>) -> Result<Option<Arc<TapeNode>>> {
+        if !autograd::enabled() {
+            return Ok(None);
         }
-        if source.shape() != self.0.shape() || source.dtype() != self.0.dtype() {
-            let (to, from) = (self.0.shape(), source.shape());
-            let message = format!("cannot set {to:?} {} to {from:?} {}", self.0.dtype(), source.dtype());
-            return Err(Error::op("set", message));
+        match (&version.tape, new.tape()) {
+            (Some(old), None) if old.is_leaf() => {
+                old.was_set();
+                return Ok(None);
+            }
+            (Some(old), Some(_)) if old.is_leaf() => {
+                let message = "a variable is where gradients end, so a value that has one cannot be written into it: detach the \
+                               value, or compute a new tensor with slice_assign";
+                return Err(Error::op("slice_set", message));
+            }
+            (None, _) if matches!(self.track, Track::Taped(_)) => {
+                let message = "the tensor is a part of a value kept for a gradient: copy it before it is written";
+                return Err(Error::op("slice_set", message));
+            }
+            (None, None) => return Ok(None),
+            _ => {}
         }
-        let Edge { node, view } = source.edge();
-        // A whole value is shared; a view is copied.
-        let node = if view.is_whole(node.shape().elem_count()) && node.shape() == self.0.shape() {
-            node
-        } else {
-            ops::copy(Edge { node, view })?
-        };
-        *self.0.cell.version.lock() = node;
-        Ok(())
-    }
-}
-
-impl std::ops::Deref for Var {
-    type Target = Tensor;
-    fn deref(&self) -> &Tensor {
-        &self.0
+        let (shape, dtype) = (version.node.shape().clone(), version.node.dtype());
+        if !dtype.is_float() {
+            return Ok(None);
+        }
+        let device = self.device().clone();
+        let old =
+            TapeInput { tape: version.tape.clone(), shape: shape.clone(), dtype, device: device.clone(), value: None };
+        let window = self.view.clone();
+        let of = (shape.clone(), dtype, device);
+        let inputs = smallvec![old, new.on_tape(false)];
+        Ok(Some(TapeNode::op("slice_set", version.writes + 1, of, inputs, None, move |saved, grad| {
+            autograd::write_gradients(saved, grad, &window, &shape)
+        })))
     }
 }

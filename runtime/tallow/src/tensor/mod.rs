@@ -11,21 +11,26 @@ mod norm;
 mod read;
 mod reduce;
 mod shape;
+mod track;
+mod var;
 
 pub use display::{PrintOptions, set_print_options};
 pub use index::{IndexOp, TensorIndexer};
-pub use inplace::Var;
 pub use linalg::Attention;
+pub use var::Var;
 
 use crate::{DType, Device, Error, Result, Shape, View};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tallow_graph::{Edge, Node};
+use track::{Track, Version};
 
 /// The current version of a value. Clones and views share it, so that they see what is written later.
 struct Cell {
     device: Device,
-    version: Mutex<Arc<Node>>,
+    version: Mutex<Version>,
+    /// The number of its untracked tensors, once somebody asked.
+    number: OnceLock<u64>,
 }
 
 /// A tensor. Cloning it copies a handle, not the data.
@@ -41,18 +46,19 @@ struct Cell {
 pub struct Tensor {
     cell: Arc<Cell>,
     view: View,
+    track: Track,
 }
 
 impl Tensor {
     /// A tensor for a node, whole.
     pub fn from_node(node: Arc<Node>, device: &Device) -> Self {
         let view = View::contiguous(node.shape().clone());
-        Self { cell: Arc::new(Cell { device: device.clone(), version: Mutex::new(node) }), view }
+        Self { cell: Cell::new(device, Version { node, tape: None, writes: 0 }), view, track: Track::Plain }
     }
 
     /// The node of the current version.
     pub fn node(&self) -> Arc<Node> {
-        self.cell.version.lock().clone()
+        self.cell.version.lock().node.clone()
     }
 
     /// The current version, seen through this tensor's view: what an operation reads.
@@ -63,11 +69,6 @@ impl Tensor {
     /// A result of an operation.
     pub(crate) fn result(&self, node: Arc<Node>) -> Tensor {
         Tensor::from_node(node, &self.cell.device)
-    }
-
-    /// Another view of the same value.
-    pub(crate) fn with_view(&self, view: View) -> Tensor {
-        Tensor { cell: self.cell.clone(), view }
     }
 
     /// The sizes of the axes, outermost first.
@@ -107,7 +108,7 @@ impl Tensor {
 
     /// The dtype of the elements.
     pub fn dtype(&self) -> DType {
-        self.cell.version.lock().dtype()
+        self.cell.version.lock().node.dtype()
     }
 
     /// Where it lives.

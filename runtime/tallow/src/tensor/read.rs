@@ -1,7 +1,7 @@
 //! Reading values, and moving them between devices.
 
 use super::{Tensor, display::Number};
-use crate::{DType, Device, Element, Error, Result, block_on::block_on_named};
+use crate::{DType, Device, Element, Error, Result, autograd::Keep, block_on::block_on_named};
 use tallow_graph::{Edge, ops};
 
 impl Tensor {
@@ -78,10 +78,15 @@ impl Tensor {
         if self.device().same_device(device) {
             return Ok(self.clone());
         }
-        let edge = self.edge();
+        let input = self.input();
+        let edge = input.edge();
         let whole = edge.view.is_whole(edge.node.shape().elem_count());
         let node = if whole { edge.node } else { ops::copy(edge)? };
         let moved = Tensor::from_node(ops::transfer(device.engine(), &node)?, device);
+        let (home, shape) = (self.device().clone(), self.shape().clone());
+        let moved = moved.recorded("to_device", &[&input], &[Keep::NOTHING], move |saved, grad| {
+            saved.each(|_| grad.to_device(&home)?.reshape(&shape))
+        });
         moved.reshape(self.shape())
     }
 
@@ -116,7 +121,8 @@ impl Tensor {
         ))
     }
 
-    /// The value as an operand of a graph node: for operations that are built outside this crate.
+    /// The value as an operand of a graph node: for operations that are built outside this crate. Their results are made with
+    /// [`Tensor::from_operation`], so that a gradient that they would lose is an error.
     pub fn as_edge(&self) -> Edge {
         self.edge()
     }

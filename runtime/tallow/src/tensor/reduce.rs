@@ -1,13 +1,16 @@
 //! Reductions over axes.
 
 use super::Tensor;
+use crate::autograd::rules::reduce as rules;
 use crate::{Dim, Dims, Result};
 use tallow_graph::{kernel::RowOp, ops};
 
 impl Tensor {
-    fn reduce(&self, op: RowOp, axes: &[usize], keep: bool) -> Result<Tensor> {
+    fn reduce(&self, op: RowOp, name: &'static str, axes: &[usize], keep: bool, first: bool) -> Result<Tensor> {
         let mask = axes.iter().fold(0u8, |mask, &axis| mask | 1 << axis);
-        let reduced = self.result(ops::reduce(op, self.edge(), mask)?);
+        let x = self.input();
+        let reduced = self.result(ops::reduce(op, x.edge(), mask)?);
+        let reduced = rules::reduce(reduced, op, name, &x, axes, first);
         if !keep {
             return Ok(reduced);
         }
@@ -24,19 +27,21 @@ macro_rules! several {
     ($($(#[$doc:meta])* $name:ident $keepdim:ident $all:ident $op:ident;)+) => { impl Tensor { $(
         $(#[$doc])*
         pub fn $name<T: Dims>(&self, axes: T) -> Result<Tensor> {
-            self.reduce(RowOp::$op, &axes.to_indexes(self.shape(), stringify!($name))?, false)
+            let axes = axes.to_indexes(self.shape(), stringify!($name))?;
+            self.reduce(RowOp::$op, stringify!($name), &axes, false, axes.len() == 1)
         }
 
         $(#[$doc])*
         /// The reduced axes stay, with size 1.
         pub fn $keepdim<T: Dims>(&self, axes: T) -> Result<Tensor> {
-            self.reduce(RowOp::$op, &axes.to_indexes(self.shape(), stringify!($keepdim))?, true)
+            let axes = axes.to_indexes(self.shape(), stringify!($keepdim))?;
+            self.reduce(RowOp::$op, stringify!($keepdim), &axes, true, axes.len() == 1)
         }
 
         $(#[$doc])*
         /// Over all elements: a scalar.
         pub fn $all(&self) -> Result<Tensor> {
-            self.reduce(RowOp::$op, &self.all_axes(), false)
+            self.reduce(RowOp::$op, stringify!($all), &self.all_axes(), false, false)
         }
     )+ } };
 }
@@ -46,9 +51,11 @@ several! {
     sum sum_keepdim sum_all Sum;
     /// The mean; of nothing, NaN.
     mean mean_keepdim mean_all Mean;
-    /// The largest element; NaN if there is one.
+    /// The largest element; NaN if there is one. Of several largest, the first gets the gradient where one axis is named, else
+    /// each an even share.
     max max_keepdim max_all Max;
-    /// The smallest element; NaN if there is one.
+    /// The smallest element; NaN if there is one. Of several smallest, the first gets the gradient where one axis is named,
+    /// else each an even share.
     min min_keepdim min_all Min;
 }
 
@@ -56,13 +63,14 @@ macro_rules! positions {
     ($($(#[$doc:meta])* $name:ident $keepdim:ident $op:ident;)+) => { impl Tensor { $(
         $(#[$doc])*
         pub fn $name<T: Dim>(&self, axis: T) -> Result<Tensor> {
-            self.reduce(RowOp::$op, &[axis.to_index(self.shape(), stringify!($name))?], false)
+            self.reduce(RowOp::$op, stringify!($name), &[axis.to_index(self.shape(), stringify!($name))?], false, true)
         }
 
         $(#[$doc])*
         /// The axis stays, with size 1.
         pub fn $keepdim<T: Dim>(&self, axis: T) -> Result<Tensor> {
-            self.reduce(RowOp::$op, &[axis.to_index(self.shape(), stringify!($keepdim))?], true)
+            let axis = axis.to_index(self.shape(), stringify!($keepdim))?;
+            self.reduce(RowOp::$op, stringify!($keepdim), &[axis], true, true)
         }
     )+ } };
 }

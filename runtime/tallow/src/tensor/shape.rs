@@ -2,6 +2,7 @@
 //! expresses copies.
 
 use super::Tensor;
+use crate::autograd::rules::elementwise;
 use crate::{Dim, Dims, Error, IntoShape, Result, Shape, ShapeWithHole};
 use tallow_graph::ops;
 
@@ -13,13 +14,19 @@ impl Tensor {
             return Err(Error::op("reshape", format!("{:?} does not make {shape:?}", self.shape())));
         }
         match self.view.reshape(&shape) {
-            Some(view) => Ok(self.with_view(view)),
+            Some(_) => self.reshaped(shape),
             None => {
                 let copy = self.force_contiguous()?;
-                let view = crate::View::contiguous(shape);
-                Ok(copy.with_view(view))
+                copy.reshaped(shape)
             }
         }
+    }
+
+    /// Of a tensor whose view can be reshaped.
+    fn reshaped(&self, shape: Shape) -> Result<Tensor> {
+        // A contiguous view takes any shape of as many elements.
+        Ok(self
+            .viewed("reshape", |view| view.reshape(&shape).unwrap_or_else(|| crate::View::contiguous(shape.clone()))))
     }
 
     /// Repeats along axes of size 1, and along new leading axes.
@@ -28,10 +35,10 @@ impl Tensor {
         if shape.rank() > tallow_graph::MAX_RANK || shape.elem_count() > isize::MAX as usize {
             return Err(Error::op("broadcast_as", format!("{shape:?} has too many axes or elements")));
         }
-        let view = self.view.broadcast_to(&shape);
-        let view =
-            view.ok_or_else(|| Error::op("broadcast_as", format!("{:?} does not stretch to {shape:?}", self.shape())))?;
-        Ok(self.with_view(view))
+        if self.view.broadcast_to(&shape).is_none() {
+            return Err(Error::op("broadcast_as", format!("{:?} does not stretch to {shape:?}", self.shape())));
+        }
+        Ok(self.viewed("broadcast_as", |view| view.broadcast_to(&shape).unwrap_or_else(|| view.clone())))
     }
 
     /// Another name of [`Tensor::broadcast_as`].
@@ -50,7 +57,7 @@ impl Tensor {
         let (a, b) = (a.to_index(self.shape(), "transpose")?, b.to_index(self.shape(), "transpose")?);
         let mut order: Vec<usize> = (0..self.rank()).collect();
         order.swap(a, b);
-        Ok(self.with_view(self.view.permute(&order)))
+        Ok(self.viewed("transpose", |view| view.permute(&order)))
     }
 
     /// Swaps the last two axes.
@@ -67,7 +74,7 @@ impl Tensor {
         if order.len() != self.rank() {
             return Err(Error::op("permute", format!("{order:?} does not order the axes of {:?}", self.shape())));
         }
-        Ok(self.with_view(self.view.permute(&order)))
+        Ok(self.viewed("permute", |view| view.permute(&order)))
     }
 
     /// `len` positions of an axis from `start`.
@@ -77,7 +84,7 @@ impl Tensor {
             let message = format!("{len} positions from {start} are not inside axis {axis} of {:?}", self.shape());
             return Err(Error::op("narrow", message));
         }
-        Ok(self.with_view(self.view.narrow(axis, start, len)))
+        Ok(self.viewed("narrow", |view| view.narrow(axis, start, len)))
     }
 
     /// Position `index` of the first axis.
@@ -97,7 +104,7 @@ impl Tensor {
         if self.dims()[axis] != 1 {
             return Ok(self.clone());
         }
-        Ok(self.with_view(self.view.squeeze(axis)))
+        Ok(self.viewed("squeeze", |view| view.squeeze(axis)))
     }
 
     /// With a new axis of size 1 before `axis`; `D::Minus1` puts it last.
@@ -107,13 +114,13 @@ impl Tensor {
         }
         let grown: Shape = self.dims().iter().copied().chain([1]).collect();
         let axis = axis.to_index(&grown, "unsqueeze")?;
-        Ok(self.with_view(self.view.unsqueeze(axis)))
+        Ok(self.viewed("unsqueeze", |view| view.unsqueeze(axis)))
     }
 
     /// An axis read backwards.
     pub fn flip<T: Dims>(&self, axes: T) -> Result<Tensor> {
         let axes = axes.to_indexes(self.shape(), "flip")?;
-        Ok(self.with_view(axes.into_iter().fold(self.view.clone(), |view, axis| view.flip(axis))))
+        Ok(self.viewed("flip", |view| axes.iter().fold(view.clone(), |view, &axis| view.flip(axis))))
     }
 
     /// Axes `from..=to` as one.
@@ -169,7 +176,8 @@ impl Tensor {
 
     /// A copy with memory of its own.
     pub fn force_contiguous(&self) -> Result<Tensor> {
-        Ok(self.result(ops::copy(self.edge())?))
+        let x = self.input();
+        Ok(elementwise::copy(self.result(ops::copy(x.edge())?), &x))
     }
 
     /// A copy with memory of its own: later writes into this tensor do not show in it.

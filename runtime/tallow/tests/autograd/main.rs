@@ -1,0 +1,8 @@
+//! Gradients: every operation against finite differences on the CPU in F64, first and second derivatives, and on the GPU in
+//! F32 against the CPU. To add an operation, add rows to a module's table; see [`check::Row`].
+
+mod check;
+mod elementwise;
+mod linalg;
+mod reduce;
+mod views;
