@@ -23,12 +23,14 @@ struct State {
     engine: Arc<Engine>,
     /// (seed, draws since it was set): one lock, so that a draw never mixes two seeds.
     random: Mutex<(u64, u64)>,
+    /// Tables of Fourier transforms.
+    tables: Mutex<crate::fft::Cache>,
 }
 
 impl State {
     fn new(backend: Arc<dyn Backend>, options: Options) -> Self {
         // Different devices start from one seed: the same program gives the same numbers anywhere.
-        Self { engine: Engine::new(backend, options), random: Mutex::new((299_792_458, 0)) }
+        Self { engine: Engine::new(backend, options), random: Mutex::new((299_792_458, 0)), tables: Mutex::default() }
     }
 }
 
@@ -162,6 +164,11 @@ impl Device {
         let now = *random;
         random.1 += 1;
         now
+    }
+
+    /// The tables of Fourier transforms that are kept.
+    pub(crate) fn tables(&self) -> &Mutex<crate::fft::Cache> {
+        &self.state().tables
     }
 
     /// Waits until all submitted work is done.

@@ -16,6 +16,7 @@ mod autograd;
 mod block_on;
 mod device;
 mod dims;
+pub mod fft;
 pub mod formats;
 pub mod generation;
 mod module;

@@ -1,7 +1,10 @@
 //! The table: each operation once.
 
 use crate::compare::Tolerance::{self, Exact, Ulp, Whole};
-use tallow::{Attention, D, DType, Result, Tensor};
+use tallow::{
+    Attention, D, DType, Result, Tensor,
+    fft::{self, Norm, Stft},
+};
 
 /// The shapes that an operation is tried with.
 #[derive(Clone, Copy)]
@@ -61,6 +64,11 @@ fn mean(x: &Tensor) -> Result<Tensor> {
 fn attend(x: &[Tensor], causal: bool, window: Option<usize>, softcap: Option<f64>) -> Result<Tensor> {
     x[0].attention(&x[1], &x[2], None, Attention { scale: 0.4, causal, window, softcap })
 }
+
+const COMPLEX: Shapes =
+    Shapes::Fixed(&[&[&[12, 2]], &[&[3, 8, 2]], &[&[2, 131, 2]], &[&[2, 3, 100, 2]], &[&[5, 2, 2]]]);
+const COLUMNS: Shapes = Shapes::Fixed(&[&[&[9]], &[&[8, 3]], &[&[100, 2, 3]], &[&[5, 0]], &[&[1, 4]]]);
+const SIGNALS: Shapes = Shapes::Fixed(&[&[&[40]], &[&[3, 33]], &[&[2, 2, 64]]]);
 
 const HEADS: Shapes = Shapes::Fixed(&[
     &[&[1, 1, 3, 8], &[1, 9, 3, 8], &[1, 9, 3, 8]],
@@ -144,6 +152,12 @@ pub const TABLE: &[Row] = &[
         (-2.0, 2.0),
         Whole(4e-6)
     ),
+    row!("rfft", |x| fft::rfft(&x[0], None, D::Minus1, Norm::Backward), &[F32, F64], Shapes::Rows, WIDE, Whole(4e-6)),
+    row!("rfft_first", |x| fft::rfft(&x[0], None, 0, Norm::Ortho), &[F32, F64], COLUMNS, WIDE, Whole(4e-6)),
+    row!("fft", |x| fft::fft(&x[0], None, D::Minus1, Norm::Backward), &[F32, F64], COMPLEX, WIDE, Whole(4e-6)),
+    row!("ifft", |x| fft::ifft(&x[0], None, 0, Norm::Backward), &[F32, F64], COMPLEX, WIDE, Whole(4e-6)),
+    row!("irfft", |x| fft::irfft(&x[0], None, D::Minus1, Norm::Backward), &[F32, F64], COMPLEX, WIDE, Whole(4e-6)),
+    row!("stft", |x| fft::stft(&x[0], None, &Stft::new(16)), &[F32, F64], SIGNALS, WIDE, Whole(4e-6)),
     row!("attention", |x| attend(x, true, None, None), &[F32, F16], HEADS, (-2.0, 2.0), Whole(1e-5)),
     row!("attention_open", |x| attend(x, false, None, None), &[F32], HEADS, (-2.0, 2.0), Whole(1e-5)),
     row!("attention_window", |x| attend(x, true, Some(4), Some(3.0)), &[F32], HEADS, (-2.0, 2.0), Whole(1e-5)),
