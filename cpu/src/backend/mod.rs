@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 use tallow_graph::{
-    Backend, BoxFuture, Buffer, Counters, DType, Error, HostBytes, Implementation, Info, Kernel, Prepared, Program,
+    Backend, BoxFuture, Buffer, Counters, DType, Error, HostBytes, Implementation, Info, Kernel, Op, Prepared, Program,
     Result, Run, kernel::Custom,
 };
 
@@ -112,7 +112,12 @@ impl CpuBackend {
             Kernel::Attention(attention) => attention::supports(attention),
             Kernel::Gather(gather) => gather::supports(gather),
             Kernel::Random(random) => random::supports(random),
-            Kernel::Pick(_) | Kernel::Scatter(_) | Kernel::Sort(_) | Kernel::Scan(_) | Kernel::Custom(_) => false,
+            Kernel::Conv(_)
+            | Kernel::Pick(_)
+            | Kernel::Scatter(_)
+            | Kernel::Sort(_)
+            | Kernel::Scan(_)
+            | Kernel::Custom(_) => false,
         }
     }
 
@@ -166,6 +171,10 @@ impl Backend for CpuBackend {
 
     fn check_dtype(&self, _: DType) -> Result<()> {
         Ok(())
+    }
+
+    fn runs(&self, op: Op, _: DType) -> bool {
+        !matches!(op, Op::Conv { .. })
     }
 
     fn lower(&self, kernel: &Kernel, _: &[i64]) -> SmallVec<[Implementation; 2]> {

@@ -10,9 +10,11 @@
 //! `operand.input`. An operand's words are `[offset, stride of each axis...]`.
 //! Every output is written contiguously, except where the kernel says otherwise.
 
+mod conv;
 mod custom;
 mod index;
 
+pub use conv::ConvKernel;
 pub use custom::{Custom, CustomKernel, GridFn, HostFn, HostView, HostViewMut, Wgsl};
 pub use index::{GatherKernel, PickKernel, ScanKernel, ScanOp, ScatterKernel, ScatterOp, SortKernel};
 
@@ -288,6 +290,8 @@ pub enum Kernel {
     Row(RowKernel),
     /// Fused products.
     Contract(ContractKernel),
+    /// Convolutions.
+    Conv(ConvKernel),
     /// Attention.
     Attention(AttentionKernel),
     /// Rows by index.
@@ -320,6 +324,7 @@ impl Kernel {
                 _ => "reduce",
             },
             Kernel::Contract(_) => "matmul",
+            Kernel::Conv(_) => "conv",
             Kernel::Attention(_) => "attention",
             Kernel::Gather(_) => "gather",
             Kernel::Pick(_) => "pick",

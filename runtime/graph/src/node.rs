@@ -31,6 +31,13 @@ pub enum Op {
         /// For quantized right operands.
         activations: Activations,
     },
+    /// Edges: input [samples, groups, channels, spatial...], filter [groups, output channels, channels, spatial...]; gives
+    /// [samples, groups, output channels, spatial...]. Scalars: for each spatial axis stride, low, dilation, input dilation.
+    /// See [`crate::kernel::ConvKernel`].
+    Conv {
+        /// Spatial axes, 1 to 3.
+        spatial: u8,
+    },
     /// Edges: q, k, v as [batch, position, head, width], and a mask [batch, head, query, key] if there is one. Scalars:
     /// scale, softcap, window.
     Attention {
@@ -81,6 +88,7 @@ impl Op {
             Op::Row { op: RowOp::Softmax, .. } => "softmax",
             Op::Row { .. } => "reduce",
             Op::Contract { .. } => "matmul",
+            Op::Conv { .. } => "conv",
             Op::Attention { .. } => "attention",
             Op::Gather => "gather",
             Op::Pick => "pick",
@@ -125,6 +133,7 @@ impl Op {
                     }
             }
             Op::Row { op, inner } => 0x200 | (op as u32) << 12 | u32::from(inner) << 20,
+            Op::Conv { spatial } => 0x400 | u32::from(spatial) << 12,
             Op::Attention { causal, window, softcap, mask } => {
                 0x300
                     | u32::from(causal) << 12

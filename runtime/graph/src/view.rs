@@ -105,6 +105,24 @@ impl View {
         view
     }
 
+    /// `count` positions of an axis, `step` apart. The last one must lie inside.
+    pub fn every(&self, axis: usize, count: usize, step: usize) -> View {
+        let mut view = self.narrow(axis, 0, count);
+        view.strides[axis] = view.strides[axis].wrapping_mul(step as isize);
+        view
+    }
+
+    /// Overlapping windows along an axis: it becomes `count` windows that begin `step` apart, and a new last axis has
+    /// the `size` elements of each, `gap` apart. The last window must lie inside.
+    pub fn windows(&self, axis: usize, count: usize, step: usize, size: usize, gap: usize) -> View {
+        let rank = self.shape.rank();
+        let mut view = self.every(axis, count, step).unsqueeze(rank);
+        let dims: SmallVec<[usize; 8]> = view.shape[..rank].iter().copied().chain([size]).collect();
+        view.shape = Shape::new(&dims);
+        view.strides[rank] = self.strides[axis].wrapping_mul(gap as isize);
+        view
+    }
+
     /// Without the axis, whose size must be 1.
     pub fn squeeze(&self, axis: usize) -> View {
         let keep: SmallVec<[usize; 8]> = (0..self.shape.rank()).filter(|&a| a != axis).collect();
@@ -263,6 +281,17 @@ mod tests {
         assert!(base.narrow(1, 2, 3).reshape(&Shape::new(&[12])).is_none());
         let wide = View::contiguous(Shape::new(&[1])).broadcast_to(&Shape::new(&[5, 4])).unwrap();
         assert_eq!(addresses(&wide.reshape(&Shape::new(&[20])).unwrap()), vec![0; 20]);
+    }
+
+    #[test]
+    fn windows_overlap() {
+        let row = View::contiguous(Shape::new(&[7]));
+        assert_eq!(addresses(&row.windows(0, 3, 2, 3, 1)), [0, 1, 2, 2, 3, 4, 4, 5, 6]);
+        assert_eq!(addresses(&row.windows(0, 2, 1, 2, 5)), [0, 5, 1, 6]);
+        assert_eq!(addresses(&row.flip(0).every(0, 3, 3)), [6, 3, 0]);
+        let square = View::contiguous(Shape::new(&[2, 3])).windows(0, 1, 1, 2, 1).windows(1, 2, 1, 2, 1);
+        assert_eq!(square.shape.dims(), [1, 2, 2, 2]);
+        assert_eq!(addresses(&square), [0, 1, 3, 4, 1, 2, 4, 5]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use module::Module;
 pub use tallow_graph::{
     Backend, Counters, DType, Element, Error, F8E4M3, F8E5M2, Info, Options, Result, Shape, View, kernel::Activations,
 };
-pub use tensor::{Attention, IndexOp, PrintOptions, Tensor, TensorIndexer, Var, set_print_options};
+pub use tensor::{Attention, IndexOp, PrintOptions, Tensor, TensorIndexer, ToUsize2, Var, set_print_options};
 
 /// The traits and types that most programs use.
 pub mod prelude {

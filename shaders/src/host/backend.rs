@@ -114,8 +114,12 @@ impl Backend for WgpuBackend {
     }
 
     fn runs(&self, op: Op, dtype: DType) -> bool {
-        // Products of integers are rare: maps and sums do.
-        !(matches!(op, Op::Contract { .. }) && dtype.is_int())
+        match op {
+            // Products of integers are rare: maps and sums do.
+            Op::Contract { .. } => !dtype.is_int(),
+            Op::Conv { .. } => false,
+            _ => true,
+        }
     }
 
     fn lower(&self, kernel: &Kernel, words: &[i64]) -> SmallVec<[Implementation; 2]> {

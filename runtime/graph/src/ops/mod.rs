@@ -3,6 +3,7 @@
 
 mod attention;
 mod contract;
+mod conv;
 mod create;
 mod custom;
 mod index;
@@ -11,6 +12,7 @@ mod row;
 
 pub use attention::{Attention, attention};
 pub use contract::{linear, matmul};
+pub use conv::{ConvAxis, convolution};
 pub use create::{arange, full, random, transfer};
 pub use custom::custom;
 pub use index::{arg_sort, gather, pick, scan, scatter, write};

@@ -1,6 +1,6 @@
 //! Fusion: which nodes become one step. Five rules, see docs/architecture.md:
 //! (1) a map into the map that reads it, (2) a map into the reduction, norm or write that reads it, (3) maps after a
-//! reduction, norm or contraction as its epilogue, (4) contractions with one left operand together, (5) named patterns:
+//! reduction, norm, contraction or convolution as its epilogue, (4) contractions with one left operand together, (5) named patterns:
 //! a norm into the projections that read it, gate and up of one contraction with their activation.
 //!
 //! Nodes are visited once, operands first; every node gets a [`Role`].
@@ -324,7 +324,7 @@ impl<'a> Drafter<'a> {
         if self.rules.refused.contains(&Refusal::Epilogue(draft.head)) || self.c.wanted[tail as usize].store {
             return None;
         }
-        if !matches!(self.node(draft.head).op, Op::Row { .. } | Op::Contract { .. }) {
+        if !matches!(self.node(draft.head).op, Op::Row { .. } | Op::Contract { .. } | Op::Conv { .. }) {
             return None;
         }
         let mine: SmallVec<[&Load; 4]> = loads.iter().filter(|l| l.target == Some(Target::Node(tail))).collect();

@@ -2,6 +2,7 @@
 
 use super::{
     collect::{Collected, Target},
+    conv::ConvRecipe,
     draft::{Draft, Drafts, Path, Refusal, Role, norm_weights},
     express::{Express, Operand, Tables, compute},
     recipe::{ContractPartRecipe, MapRecipe, Reads, Recipe, Space, shift_params},
@@ -99,6 +100,7 @@ impl<'a> Emitter<'a> {
                     grouped.extend(group.iter().copied());
                     self.contract(&group);
                 }
+                Op::Conv { .. } => self.conv(draft),
                 Op::Attention { .. } | Op::Gather | Op::Pick | Op::Sort { .. } | Op::Scan(_) | Op::Custom => {
                     self.fixed(draft);
                 }
@@ -352,6 +354,17 @@ impl<'a> Emitter<'a> {
             }
         }
         found
+    }
+
+    fn conv(&mut self, draft: &Draft) {
+        let mut inputs: SmallVec<[Value; 6]> = SmallVec::new();
+        let [input, filter] = [0, 1].map(|e| self.read(Path::default().then(draft.head, e), &mut inputs));
+        let accumulator = compute(self.c.nodes[draft.head as usize].dtype);
+        let mut tables = Tables::default();
+        let epilogue = self.express(Some(draft.head), None, accumulator).tail(draft.tail, &mut tables);
+        let operands = reads(&tables.operands, &mut inputs);
+        let recipe = Recipe::Conv(ConvRecipe { head: draft.head, input, filter, operands, epilogue });
+        self.push(draft, recipe, inputs, tables.params);
     }
 
     /// A step that nothing fuses with.

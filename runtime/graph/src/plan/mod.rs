@@ -1,6 +1,7 @@
 //! Plans: from pending nodes to a program for a backend, once for each structure; then filled with data at every run.
 
 mod collect;
+mod conv;
 mod draft;
 mod emit;
 mod express;
@@ -262,6 +263,7 @@ fn refusal(step: &emit::Emitted) -> Option<Lesson> {
             _ => return None,
         },
         Recipe::Row { head, .. } if step.tail != *head => Refusal::Epilogue(step.head),
+        Recipe::Conv(conv) if step.tail != conv.head => Refusal::Epilogue(step.head),
         // A composite whose operand is fused into it reads the stored operand instead.
         Recipe::Row { head, operands, .. } if operands.len() > 1 || operands.iter().any(|r| r.path.0.len() > 1) => {
             Refusal::Operand(*head)

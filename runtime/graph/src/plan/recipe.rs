@@ -4,6 +4,7 @@
 
 use super::{
     collect::Collected,
+    conv::ConvRecipe,
     draft::{Path, half_of, resolve},
     express::Operand,
     fixed,
@@ -104,6 +105,7 @@ pub(crate) enum Recipe {
         activations: Activations,
         parts: Vec<ContractPartRecipe>,
     },
+    Conv(ConvRecipe),
     /// A step that nothing fuses with: its node's operation, and its operands in order.
     Fixed {
         head: u32,
@@ -138,6 +140,7 @@ impl Recipe {
             Recipe::Contract { left, prologue, parts, .. } => {
                 contract_words(c, token, left, prologue.as_ref(), parts, words, &mut class)?;
             }
+            Recipe::Conv(conv) => conv.words(c, token, words, &mut class)?,
             Recipe::Fixed { head, reads } => fixed::words(c, token, *head, reads, words, &mut class)?,
             Recipe::Random { head } => {
                 let node = &c.nodes[*head as usize];
@@ -231,6 +234,10 @@ impl Recipe {
                         })
                         .collect(),
                 })
+            }
+            Recipe::Conv(conv) => {
+                let spatial = next();
+                Kernel::Conv(conv.kernel(spatial, operands(&conv.operands, &mut next)))
             }
             Recipe::Fixed { head, reads } => fixed::kernel(&c.nodes[*head as usize], reads, &mut next),
             Recipe::Random { head } => {

@@ -1,6 +1,7 @@
 //! The reference backend: every kernel as the plainest loop, in f64. It is the oracle of the other backends and the device
 //! of the graph's own tests; it also records the programs it runs. Never use it for work.
 
+mod conv;
 mod index;
 mod run;
 mod value;

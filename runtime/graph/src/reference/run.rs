@@ -57,15 +57,15 @@ pub(super) fn put(out: &mut [u8], dtype: DType, at: usize, value: V) {
     out[at * size..(at + 1) * size].copy_from_slice(&bytes);
 }
 
-struct Env<'a> {
-    inputs: &'a [Vec<u8>],
-    operands: &'a [Operand],
-    walks: &'a [At<'a>],
-    scalars: &'a [Scalar],
+pub(super) struct Env<'a> {
+    pub(super) inputs: &'a [Vec<u8>],
+    pub(super) operands: &'a [Operand],
+    pub(super) walks: &'a [At<'a>],
+    pub(super) scalars: &'a [Scalar],
 }
 
 impl Env<'_> {
-    fn run(&self, expr: &Expr, acc: &[V], index: &[i64]) -> V {
+    pub(super) fn run(&self, expr: &Expr, acc: &[V], index: &[i64]) -> V {
         let load = |i: usize| {
             let operand = &self.operands[i];
             // An operand without a buffer is its own address.
@@ -89,6 +89,7 @@ pub(super) fn step(
         Kernel::Map(map) => map_step(map, words, scalars, inputs, outputs),
         Kernel::Row(row) => row_step(row, words, scalars, inputs, &mut outputs[0]),
         Kernel::Contract(contract) => contract_step(contract, words, scalars, inputs, outputs),
+        Kernel::Conv(conv) => super::conv::step(conv, words, scalars, inputs, &mut outputs[0]),
         Kernel::Attention(attention) => attention_step(attention, words, scalars, inputs, &mut outputs[0]),
         Kernel::Gather(gather) => return index::gather(gather, words, inputs, &mut outputs[0]),
         Kernel::Pick(pick) => return index::pick(pick, words, inputs, &mut outputs[0]),

@@ -1,6 +1,7 @@
 //! [`Tensor`]: a cheap, shareable handle to a value on a device. Operations only record what is to be computed; the device
 //! computes when numbers are asked for.
 
+mod conv;
 mod create;
 mod display;
 mod elementwise;
@@ -8,8 +9,10 @@ mod index;
 mod inplace;
 mod linalg;
 mod norm;
+mod pool;
 mod read;
 mod reduce;
+mod resize;
 mod shape;
 mod track;
 mod var;
@@ -17,6 +20,7 @@ mod var;
 pub use display::{PrintOptions, set_print_options};
 pub use index::{IndexOp, TensorIndexer};
 pub use linalg::Attention;
+pub use pool::ToUsize2;
 pub use var::Var;
 
 use crate::{DType, Device, Error, Result, Shape, View};
