@@ -7,6 +7,7 @@
 mod attention;
 mod class;
 mod contract;
+mod conv;
 mod exec;
 mod expr;
 mod gather;
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 use tallow_graph::{
-    Backend, BoxFuture, Buffer, Counters, DType, Error, HostBytes, Implementation, Info, Kernel, Op, Prepared, Program,
+    Backend, BoxFuture, Buffer, Counters, DType, Error, HostBytes, Implementation, Info, Kernel, Prepared, Program,
     Result, Run, kernel::Custom,
 };
 
@@ -58,6 +59,7 @@ enum Code {
     Map(Vec<expr::Block>),
     Row(row::Row),
     Contract(contract::Contract),
+    Conv(conv::Conv),
     Attention(attention::Code),
     Gather,
     Random,
@@ -109,15 +111,11 @@ impl CpuBackend {
             Kernel::Map(_) => true,
             Kernel::Row(row) => row::supports(row),
             Kernel::Contract(contract) => contract::supports(contract),
+            Kernel::Conv(conv) => conv::supports(conv),
             Kernel::Attention(attention) => attention::supports(attention),
             Kernel::Gather(gather) => gather::supports(gather),
             Kernel::Random(random) => random::supports(random),
-            Kernel::Conv(_)
-            | Kernel::Pick(_)
-            | Kernel::Scatter(_)
-            | Kernel::Sort(_)
-            | Kernel::Scan(_)
-            | Kernel::Custom(_) => false,
+            Kernel::Pick(_) | Kernel::Scatter(_) | Kernel::Sort(_) | Kernel::Scan(_) | Kernel::Custom(_) => false,
         }
     }
 
@@ -129,6 +127,7 @@ impl CpuBackend {
             Kernel::Map(map) => Code::Map(map::compile(map)?),
             Kernel::Row(row) => Code::Row(row::compile(row)?),
             Kernel::Contract(contract) => Code::Contract(contract::compile(contract)?),
+            Kernel::Conv(conv) => Code::Conv(conv::compile(conv)?),
             Kernel::Gather(_) => Code::Gather,
             Kernel::Random(_) => Code::Random,
             Kernel::Attention(attention) => Code::Attention(attention::compile(attention)?),
@@ -157,6 +156,7 @@ fn run_step(step: &StepRun<'_>, kernel: &Kernel, code: &Code) -> Result<()> {
         (Kernel::Map(kernel), Code::Map(blocks)) => map::run(step, kernel, blocks),
         (Kernel::Row(kernel), Code::Row(code)) => row::run(step, kernel, code),
         (Kernel::Contract(kernel), Code::Contract(code)) => contract::run(step, kernel, code),
+        (Kernel::Conv(kernel), Code::Conv(code)) => conv::run(step, kernel, code),
         (Kernel::Attention(kernel), Code::Attention(code)) => attention::run(step, kernel, code),
         (Kernel::Gather(kernel), Code::Gather) => gather::run(step, kernel),
         (Kernel::Random(kernel), Code::Random) => random::run(step, kernel),
@@ -171,10 +171,6 @@ impl Backend for CpuBackend {
 
     fn check_dtype(&self, _: DType) -> Result<()> {
         Ok(())
-    }
-
-    fn runs(&self, op: Op, _: DType) -> bool {
-        !matches!(op, Op::Conv { .. })
     }
 
     fn lower(&self, kernel: &Kernel, _: &[i64]) -> SmallVec<[Implementation; 2]> {

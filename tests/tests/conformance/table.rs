@@ -77,6 +77,24 @@ const HEADS: Shapes = Shapes::Fixed(&[
     &[&[1, 17, 2, 8], &[1, 40, 1, 8], &[1, 40, 1, 8]],
 ]);
 
+// Kernels whose two leading axes are equal serve a convolution and its transpose.
+const LINES: Shapes = Shapes::Fixed(&[
+    &[&[1, 3, 9], &[3, 3, 3]],
+    &[&[2, 8, 20], &[8, 8, 4]],
+    &[&[0, 2, 5], &[2, 2, 3]],
+    &[&[1, 1, 130], &[1, 1, 1]],
+]);
+const PLANES: Shapes = Shapes::Fixed(&[
+    &[&[1, 3, 7, 9], &[3, 3, 3, 2]],
+    &[&[2, 4, 6, 6], &[4, 4, 1, 1]],
+    &[&[1, 16, 12, 10], &[16, 16, 3, 3]],
+    &[&[1, 2, 4, 33], &[2, 2, 2, 5]],
+]);
+const GROUPED: Shapes = Shapes::Fixed(&[&[&[1, 4, 7, 9], &[6, 2, 3, 2]], &[&[2, 2, 6, 5], &[2, 1, 3, 3]]]);
+const VOLUMES: Shapes = Shapes::Fixed(&[&[&[1, 2, 4, 5, 6], &[3, 2, 3, 2, 1]], &[&[2, 1, 3, 3, 3], &[1, 1, 3, 3, 3]]]);
+const IMAGES: Shapes =
+    Shapes::Fixed(&[&[&[1, 2, 5, 6]], &[&[2, 1, 3, 2]], &[&[0, 2, 4, 4]], &[&[1, 3, 7, 12]], &[&[2, 2, 9, 17]]]);
+
 /// Divisions and roots of WGSL have 2.5 ulp and more; transcendental functions are worse than on a CPU.
 pub const TABLE: &[Row] = &[
     row!("neg", |x| x[0].neg(), &[F32, F16, BF16, F64, I32, I64, I8, I16], Shapes::One, WIDE, Exact),
@@ -161,6 +179,29 @@ pub const TABLE: &[Row] = &[
     row!("attention", |x| attend(x, true, None, None), &[F32, F16], HEADS, (-2.0, 2.0), Whole(1e-5)),
     row!("attention_open", |x| attend(x, false, None, None), &[F32], HEADS, (-2.0, 2.0), Whole(1e-5)),
     row!("attention_window", |x| attend(x, true, Some(4), Some(3.0)), &[F32], HEADS, (-2.0, 2.0), Whole(1e-5)),
+    row!("conv1d", |x| x[0].conv1d(&x[1], 1, 2, 1, 1), FLOATS, LINES, (-2.0, 2.0), Whole(4e-6)),
+    row!("conv2d", |x| x[0].conv2d(&x[1], 1, 1, 1, 1), FLOATS, PLANES, (-2.0, 2.0), Whole(4e-6)),
+    row!("conv2d_groups", |x| x[0].conv2d(&x[1], 2, 2, 2, 2), FLOATS, GROUPED, (-2.0, 2.0), Whole(4e-6)),
+    row!("conv3d", |x| x[0].conv3d(&x[1], 1, 2, 1, 1), &[F32, F16], VOLUMES, (-2.0, 2.0), Whole(4e-6)),
+    row!("conv_transpose1d", |x| x[0].conv_transpose1d(&x[1], 1, 1, 2, 1, 1), FLOATS, LINES, (-2.0, 2.0), Whole(4e-6)),
+    row!("conv_transpose2d", |x| x[0].conv_transpose2d(&x[1], 1, 1, 2, 2), FLOATS, PLANES, (-2.0, 2.0), Whole(4e-6)),
+    row!(
+        "conv2d_fused",
+        |x| x[0].conv2d(&x[1], 1, 1, 1, 1)?.broadcast_add(&x[2])?.silu(),
+        &[F32, F16],
+        Shapes::Fixed(&[
+            &[&[2, 3, 7, 9], &[3, 3, 3, 3], &[3, 1, 1]],
+            &[&[1, 8, 5, 4], &[16, 8, 1, 1], &[1, 16, 1, 1]],
+            &[&[1, 2, 3, 4], &[2, 2, 2, 2], &[4, 5]],
+        ]),
+        (-2.0, 2.0),
+        Whole(4e-6)
+    ),
+    row!("max_pool2d", |x| x[0].max_pool2d_with_stride((3, 2), (2, 1)), FLOATS, IMAGES, WIDE, Exact),
+    row!("avg_pool2d", |x| x[0].avg_pool2d_with_stride((3, 2), (2, 1)), FLOATS, IMAGES, WIDE, Whole(4e-6)),
+    row!("upsample_nearest2d", |x| x[0].upsample_nearest2d(7, 12), FLOATS, IMAGES, WIDE, Exact),
+    row!("upsample_bilinear2d", |x| x[0].upsample_bilinear2d(7, 12, false), FLOATS, IMAGES, WIDE, Whole(4e-6)),
+    row!("upsample_corners", |x| x[0].upsample_bilinear2d(7, 3, true), FLOATS, IMAGES, WIDE, Whole(4e-6)),
     Row {
         name: "index_select",
         run: |x| x[0].index_select(&x[1].to_dtype(U32)?, 0),

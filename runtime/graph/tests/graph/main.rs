@@ -3,6 +3,7 @@
 mod basics;
 mod choices;
 mod common;
+mod convolution;
 mod corners;
 mod counts;
 mod decoder;

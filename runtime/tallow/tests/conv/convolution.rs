@@ -97,8 +97,10 @@ fn case(random: &mut Random, spatial: usize, transposed: bool) -> (Plain, Plain,
     };
     let (channels, outputs) = (random.pick(1, 3), random.pick(1, 4));
     let taps: Vec<usize> = (0..spatial).map(|_| random.pick(1, 3)).collect();
-    let sizes: Vec<usize> =
-        taps.iter().map(|k| how.dilation * (k - 1) + 1 + random.pick(0, 6) + 2 * usize::from(transposed)).collect();
+    let sizes: Vec<usize> = taps
+        .iter()
+        .map(|k| how.dilation * (k - 1) + 1 + random.pick(0, 6) + if transposed { 2 * how.padding } else { 0 })
+        .collect();
     let batch = random.pick(1, 2);
     let x = Plain::random(random, &[&[batch, how.groups * channels][..], &sizes].concat());
     let lead = if transposed { [how.groups * channels, outputs] } else { [how.groups * outputs, channels] };
@@ -194,37 +196,43 @@ fn larger_sizes() {
     }
 }
 
-/// Numbers that PyTorch gives, as published with candle's tests (conv_tests.rs): seed 4242.
+/// Numbers that PyTorch gives for `torch.manual_seed(4242)`, as candle's tests have them (conv_tests.rs).
 #[test]
 fn numbers_of_pytorch() {
     let x = [
-        0.4056, -0.8689, -0.0773, -1.5630, -2.8012, -1.5059, 0.3972, 1.0852, 0.4997, 3.0616, 1.6541, 0.0964, -0.8338,
-        -1.6523, -0.8323, -0.1699, 0.0823, 0.3526, 0.6843, 0.2395,
+        0.4056, -0.8689, -0.0773, -1.5630, 1.2279, -0.9287, -1.7030, 0.1370, 0.1866, 0.4145, 1.8025, -0.1536, 2.2013,
+        -0.6836, 0.2477, 1.3127, -0.6957, 0.3278, -1.0124, 0.5599,
     ];
     let w = [
-        -0.9325, 0.6451, -0.8537, 0.2378, 0.8764, -0.1832, 0.2987, -0.6488, -0.2273, -2.4184, -0.1192, -0.4821,
-        -0.5079, -0.5766, -2.4729, 1.6734, 0.4558, 0.2851, 1.1514, -0.9013, 1.0662, -0.1817, -0.0259, 0.1709,
+        -0.8404, -0.3490, 0.0130, 1.3123, 0.1763, -1.9249, 1.4270, 0.9421, 0.8670, -0.7181, -1.1111, 0.8869, -1.2429,
+        1.8357, 1.6052, -1.3844, 0.3951, -1.2036, 0.6686, 1.6261, -0.6451, -0.0840, -1.4247, 0.5512,
     ];
-    let want = [2.6357, -1.3336, 4.1393, -1.1784, 3.5675, 0.5069];
+    let plain = [2.6357, -1.3336, 4.1393, -1.1784, 3.5675, 0.5069];
     let padded = [2.4509, 2.6357, -1.3336, 4.1393, 0.5657, 1.8091, -1.1784, 3.5675, 0.5069, 3.3352];
+    let square = [
+        0.4056, -0.8689, 0.6843, 0.2395, 1.2279, -0.9287, -1.7030, 0.1370, 0.1866, 0.4145, -0.6266, 0.3529, 2.2013,
+        -0.6836, 0.2477, 1.3127, -0.6957, 0.3278,
+    ];
+    let point = [0.164, -0.0111, -0.1742, 2.6437, -2.0268, 1.1823, 3.2855, -1.0324, 0.2539];
+    let spread = [
+        -0.3755, 0.8045, -0.6336, -0.2218, -1.1369, 0.8599, 1.5768, -0.1268, -0.1728, 0.528, -1.131, 0.8908, 0.3118,
+        1.5984, -1.2089, -2.2168, 0.1783, 0.2429, -0.3838, 0.5802, -0.3268, -2.0382, 0.6329, -0.2293, -1.2154, 0.6441,
+        -0.3035, 0.5396, -0.8156, 0.4594, 2.8654, -0.8898, 0.3224, 1.7087, -0.9056, 0.4267,
+    ];
     for (name, device) in devices() {
-        let x = Tensor::from_slice(&x.map(|v| v as f32), (1, 4, 5), &device).unwrap();
-        let w = Tensor::from_slice(&w.map(|v| v as f32), (2, 4, 3), &device).unwrap();
         let close = |got: &Tensor, want: &[f64]| {
             assert_eq!(got.elem_count(), want.len());
             let near = read(got).iter().zip(want).all(|(g, w)| (g - w).abs() < 2e-4);
             assert!(near, "{name}: {:?} instead of {want:?}", read(got));
         };
-        let plain = x.conv1d(&w, 0, 1, 1, 1).unwrap();
-        assert_eq!(plain.dims(), [1, 2, 3]);
-        close(&plain, &want);
+        let make = |values: &[f32], dims: &[usize]| Tensor::from_slice(values, dims, &device).unwrap();
+        let (x, w) = (make(&x, &[1, 4, 5]), make(&w, &[2, 4, 3]));
+        close(&x.conv1d(&w, 0, 1, 1, 1).unwrap(), &plain);
         close(&x.conv1d(&w, 1, 1, 1, 1).unwrap(), &padded);
-        // A transposed convolution is the adjoint: <conv(x), y> = <x, conv_transpose(y)>.
-        let y = Tensor::from_slice(&want.map(|v| v as f32), (1, 2, 3), &device).unwrap();
-        let back = y.conv_transpose1d(&w, 0, 0, 1, 1, 1).unwrap();
-        let left: f64 = read(&plain).iter().zip(want).map(|(a, b)| a * b).sum();
-        let right: f64 = read(&back).iter().zip(read(&x)).map(|(a, b)| a * b).sum();
-        assert!((left - right).abs() < 1e-3, "{name}: {left} {right}");
+        let (x, w) = (make(&square, &[1, 2, 3, 3]), make(&[-0.9259, 1.3017], &[1, 2, 1, 1]));
+        close(&x.conv2d(&w, 0, 1, 1, 1).unwrap(), &point);
+        close(&x.conv_transpose2d(&w.transpose(0, 1).unwrap(), 0, 0, 1, 1).unwrap(), &point);
+        close(&x.transpose(0, 1).unwrap().conv_transpose2d(&w, 0, 0, 1, 1).unwrap(), &spread);
     }
 }
 

@@ -1,0 +1,339 @@
+//! Convolutions by blocked matrix products, without a full im2col.
+//!
+//! The output is cut into tiles: some output channels of a group by some positions. A tile packs the patches that its
+//! positions read, a part of the depth at a time so that they stay in the second-level cache, and multiplies them by the
+//! filter with `gemm` ([`tile`]); its epilogue runs over the products while they are in cache. Before that, where padding,
+//! strides or the dtype ask for it, the input is brought once into planes from which patches are copied in long runs
+//! ([`planes`]). Zeros between the input's elements (transposed convolutions, gradients) are never multiplied
+//! ([`geometry`]). A filter of one tap reads the input in place. Depthwise filters have a loop of their own ([`depthwise`]).
+
+mod depthwise;
+mod geometry;
+mod planes;
+mod tile;
+
+use smallvec::SmallVec;
+use tallow_graph::kernel::ConvKernel;
+use tallow_graph::{DType, Error, Result};
+
+use super::class::{Class, Num};
+use super::contract::{copy_out, loader};
+use super::expr::Block;
+use super::scratch::{self, FirstError};
+use super::step::StepRun;
+use super::walk::{Bound, Nest, Words, bind, elements};
+use geometry::{Geometry, Phase};
+use planes::{Frame, Planes};
+use tile::Job;
+
+/// Elements that are worth a thread's while to copy.
+const GRAIN: usize = 16 << 10;
+
+/// A convolution, compiled.
+#[derive(Debug)]
+pub(crate) struct Conv {
+    /// Of the sums.
+    class: Class,
+    /// Bring the operands into the class.
+    input: Block,
+    filter: Block,
+    epilogue: Block,
+}
+
+/// Whether the CPU runs this kernel.
+pub(crate) fn supports(kernel: &ConvKernel) -> bool {
+    let float = |dtype: DType| dtype.is_float() && !dtype.is_quantized();
+    let (input, filter) = (kernel.input.1, kernel.filter.1);
+    float(input) && float(filter) && Class::of(input) == Class::of(filter) && (1..=3).contains(&kernel.spatial)
+}
+
+/// Compiles a convolution.
+pub(crate) fn compile(kernel: &ConvKernel) -> Result<Conv> {
+    let class = Class::of(kernel.input.1);
+    let acc = if class == Class::F64 { DType::F64 } else { DType::F32 };
+    Ok(Conv {
+        class,
+        input: loader(kernel.input.1, class)?,
+        filter: loader(kernel.filter.1, class)?,
+        epilogue: Block::compile(&kernel.epilogue, &kernel.operands, Some(acc))?,
+    })
+}
+
+/// Runs a convolution.
+pub(crate) fn run(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv) -> Result<()> {
+    match code.class {
+        Class::F64 => run_as::<f64>(step, kernel, code),
+        _ => run_as::<f32>(step, kernel, code),
+    }
+}
+
+fn too_large() -> Error {
+    Error::msg("a convolution needs more working memory than can be addressed")
+}
+
+/// Parts of one piece of working memory, each aligned.
+#[derive(Default)]
+struct Parts(usize);
+
+impl Parts {
+    /// `elements` elements of `size` bytes more: their offset.
+    fn add(&mut self, elements: Option<usize>, size: usize) -> Result<usize> {
+        let at = self.0;
+        let bytes = elements.and_then(|n| n.checked_mul(size)).and_then(|n| n.checked_next_multiple_of(64));
+        self.0 = bytes.and_then(|bytes| bytes.checked_add(at)).ok_or_else(too_large)?;
+        Ok(at)
+    }
+}
+
+fn run_as<T: Num>(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv) -> Result<()> {
+    let spatial = usize::from(kernel.spatial);
+    let mut words = Words(step.words);
+    let geometry = Geometry::read(&mut words, spatial)?;
+    let Geometry { samples, groups, channels, outputs, .. } = geometry;
+    let sizes = |lead: [usize; 3], of: &dyn Fn(&geometry::Axis) -> i64| -> SmallVec<[i64; 6]> {
+        lead.into_iter().map(|n| n as i64).chain(geometry.axes[3 - spatial..].iter().map(of)).collect()
+    };
+    let input_sizes = sizes([samples, groups, channels], &|axis| axis.size);
+    let filter_sizes = sizes([groups, outputs, channels], &|axis| axis.taps);
+    let out_sizes = sizes([samples, groups, outputs], &|axis| axis.out);
+    let inputs = elements(&input_sizes)?;
+    let filters = elements(&filter_sizes)?;
+    let total = elements(&out_sizes)?;
+    let input = bind(step.input(kernel.input.0)?, kernel.input.1, &input_sizes, words.take(4 + spatial)?)?;
+    let filter = bind(step.input(kernel.filter.0)?, kernel.filter.1, &filter_sizes, words.take(4 + spatial)?)?;
+    let operands = step.bind(&kernel.operands, &out_sizes, &mut words)?;
+    let out = step.output_for(0, code.epilogue.dtype, total)?;
+    if total == 0 {
+        return Ok(());
+    }
+
+    let size = size_of::<T>();
+    let phases = geometry.phases();
+    let steps = geometry.axes.map(|axis| axis.step());
+    let gaps = geometry.axes.map(|axis| axis.gap());
+    // Patches are packed along the positions or along the taps, whichever makes the longer runs.
+    let by_taps = geometry.axes[2].taps > geometry.axes[2].out;
+    let split = if by_taps { gaps[2] } else { steps[2] } as usize;
+    let frame = Frame::new(&geometry, &phases, split).ok_or_else(too_large)?;
+    let own = |dtype: DType, bound: &Bound<'_>| code.class.is_stored_as(dtype) && bound.aligned;
+    let input_is_own = own(kernel.input.1, &input);
+    let filter_is_own = own(kernel.filter.1, &filter);
+    let lanes = !input_is_own || input.strides[2 + spatial] == 1 || geometry.axes[2].size == 1;
+    let in_place = lanes && split == 1 && frame.is_inside(&geometry);
+    let depthwise = depthwise::fits::<T>(&geometry, by_taps, &phases);
+    let plain = code.epilogue.is_acc && code.class.is_stored_as(code.epilogue.dtype);
+    // One phase: positions of a sample and channel follow one another.
+    let whole = phases.len() == 1;
+
+    let mut parts = Parts::default();
+    let input_at = parts.add(Some(if input_is_own { 0 } else { inputs }), size)?;
+    let filter_at = parts.add(Some(if filter_is_own { 0 } else { filters }), size)?;
+    let planes = if in_place || depthwise { Some(0) } else { frame.plane().checked_mul(samples * groups * channels) };
+    let planes_at = parts.add(planes, size)?;
+    let packed_at = parts.add(Some(filters), size)?;
+    let sums_at = parts.add(Some(if whole || plain { 0 } else { total }), size)?;
+    scratch::with(scratch::STEP, parts.0, |memory| {
+        let part = |at: usize| memory.wrapping_add(at);
+        let convert = |bound: &Bound<'_>, block: &Block, sizes: &[i64], at: usize, own: bool| {
+            let mut strides = [0i64; 6];
+            if own {
+                strides[..sizes.len()].copy_from_slice(bound.strides);
+                return Ok::<_, Error>((bound.at.cast_const().cast::<T>(), strides));
+            }
+            let to = Memory(part(at));
+            let nest = Nest { isa: step.isa, block, sizes, operands: &[*bound], scalars: &[] };
+            let failed = FirstError::default();
+            step.pool.run_ranges(elements(sizes)?, GRAIN, &|range| {
+                let place = to.at().wrapping_add(range.start * size);
+                // SAFETY: this task's own part of the scratch memory.
+                failed.note(unsafe { copy_out(&nest, range.start, range.len(), place, size) });
+            });
+            failed.done()?;
+            let mut step = 1;
+            for (stride, &size) in strides[..sizes.len()].iter_mut().zip(sizes).rev() {
+                *stride = step;
+                step *= size;
+            }
+            Ok((part(at).cast_const().cast::<T>(), strides))
+        };
+        let (x, x_strides) = convert(&input, &code.input, &input_sizes, input_at, input_is_own)?;
+        let (w, w_strides) = convert(&filter, &code.filter, &filter_sizes, filter_at, filter_is_own)?;
+        let spatial_strides = |strides: &[i64; 6]| {
+            let mut three = [0; 3];
+            three[3 - spatial..].copy_from_slice(&strides[3..3 + spatial]);
+            three
+        };
+        let source =
+            Source { at: x, strides: [x_strides[0], x_strides[1], x_strides[2]], spatial: spatial_strides(&x_strides) };
+        let weights =
+            Source { at: w, strides: [w_strides[0], w_strides[1], w_strides[2]], spatial: spatial_strides(&w_strides) };
+        let output = Output {
+            at: out.at,
+            sums: if plain { out.at } else { part(sums_at) }.cast::<T>(),
+            plain,
+            whole,
+            epilogue: &code.epilogue,
+            sizes: &out_sizes,
+            operands: &operands,
+        };
+        if depthwise {
+            return depthwise::run(step, &geometry, &phases[0], &frame, source, weights, &output);
+        }
+        let planes = if in_place {
+            let origin: i64 = frame.origin.iter().zip(&source.spatial).map(|(o, s)| o * s).sum();
+            Planes {
+                at: source.at.wrapping_offset(origin as isize),
+                strides: source.strides,
+                rows: [source.spatial[0], source.spatial[1]],
+                origin: frame.origin,
+                split: 1,
+                lane: frame.lane,
+            }
+        } else {
+            let to = Memory(part(planes_at));
+            let plane = frame.plane();
+            step.pool.run_ranges(samples * groups * channels, GRAIN / plane.max(1), &|range| {
+                for at in range {
+                    let index = [at / (groups * channels), at / channels % groups, at % channels];
+                    // SAFETY: `bind` checked the input; the plane is this task's own.
+                    unsafe {
+                        let to = to.at().cast::<T>().add(at * plane);
+                        frame.fill(&geometry, source.plane(index), source.spatial, to);
+                    }
+                }
+            });
+            Planes {
+                at: part(planes_at).cast_const().cast(),
+                strides: [groups * channels * plane, channels * plane, plane].map(|n| n as i64),
+                rows: [frame.length[1] * frame.row(), frame.row()].map(|n| n as i64),
+                origin: frame.origin,
+                split,
+                lane: frame.lane,
+            }
+        };
+        let filters = pack_filters(step, &geometry, &phases, weights, part(packed_at).cast::<T>());
+        let job =
+            Job { step, geometry: &geometry, phases: &phases, steps, gaps, by_taps, planes, filters, output: &output };
+        job.run()?;
+        if plain || whole {
+            return Ok(());
+        }
+        output.finish(step, total)
+    })
+}
+
+/// An address that threads share: each uses its own part.
+struct Memory(*mut u8);
+
+// SAFETY: see the type.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// The address. (A closure that names the field would capture the bare pointer.)
+    fn at(&self) -> *mut u8 {
+        self.0
+    }
+}
+
+/// An operand in its class: three leading strides (of sample, group, channel, or of group, output, channel), and those of
+/// the spatial axes.
+#[derive(Clone, Copy)]
+struct Source<T> {
+    at: *const T,
+    strides: [i64; 3],
+    spatial: [i64; 3],
+}
+
+// SAFETY: memory that is only read while the step runs.
+unsafe impl<T> Sync for Source<T> {}
+
+impl<T> Source<T> {
+    /// The first element of a plane.
+    fn plane(&self, index: [usize; 3]) -> *const T {
+        let offset: i64 = index.iter().zip(&self.strides).map(|(&i, s)| i as i64 * s).sum();
+        self.at.wrapping_offset(offset as isize)
+    }
+}
+
+/// Where results go.
+struct Output<'a, T> {
+    at: *mut u8,
+    /// The sums [samples, groups, outputs, positions], where they are stored before the epilogue: the output itself, if
+    /// there is nothing to do to them.
+    sums: *mut T,
+    /// The sums are the results.
+    plain: bool,
+    /// There is one phase.
+    whole: bool,
+    epilogue: &'a Block,
+    sizes: &'a [i64],
+    operands: &'a [Bound<'a>],
+}
+
+// SAFETY: tasks write apart from one another.
+unsafe impl<T> Sync for Output<'_, T> {}
+
+impl<T: Num> Output<'_, T> {
+    /// The epilogue over all sums.
+    fn finish(&self, step: &StepRun<'_>, total: usize) -> Result<()> {
+        let failed = FirstError::default();
+        step.pool.run_ranges(total, GRAIN, &|range| {
+            failed.note(self.epilogue(step, 1, |rows| {
+                // SAFETY: the sums are there, and the range is this task's own.
+                unsafe { rows.row(range.start, self.sums.add(range.start).cast_const(), range.len()) }
+            }));
+        });
+        failed.done()
+    }
+}
+
+/// The filters of each phase and group as rows [outputs, channels * taps], phase after phase.
+struct Filters<T> {
+    at: *const T,
+    /// Where each phase begins.
+    first: Vec<usize>,
+}
+
+// SAFETY: memory that is only read while tiles are computed.
+unsafe impl<T> Sync for Filters<T> {}
+
+fn pack_filters<T: Num>(
+    step: &StepRun<'_>,
+    geometry: &Geometry,
+    phases: &[[Phase; 3]],
+    weights: Source<T>,
+    to: *mut T,
+) -> Filters<T> {
+    let Geometry { groups, outputs, channels, .. } = *geometry;
+    let mut first = Vec::with_capacity(phases.len());
+    let mut at = 0;
+    let memory = Memory(to.cast());
+    for phase in phases {
+        first.push(at);
+        let [a, b, c] = phase;
+        let depth = channels * a.taps * b.taps * c.taps;
+        let start = at;
+        step.pool.run_ranges(groups * outputs, GRAIN / depth.max(1), &|range| {
+            for row in range {
+                let mut to = memory.at().cast::<T>().wrapping_add(start + row * depth);
+                for channel in 0..channels {
+                    let from = weights.plane([row / outputs, row % outputs, channel]);
+                    for t0 in 0..a.taps {
+                        for t1 in 0..b.taps {
+                            let place = |tap: usize, axis: usize| tap as i64 * weights.spatial[axis];
+                            let offset = place(a.tap + t0 * a.tap_every, 0) + place(b.tap + t1 * b.tap_every, 1);
+                            for t2 in 0..c.taps {
+                                let offset = offset + place(c.tap + t2 * c.tap_every, 2);
+                                // SAFETY: `bind` checked the filter; the row is this task's own.
+                                unsafe { to.write(from.wrapping_offset(offset as isize).read()) };
+                                to = to.wrapping_add(1);
+                            }
+                        }
+                    }
+                }
+            }
+        });
+        at += groups * outputs * depth;
+    }
+    Filters { at: to.cast_const(), first }
+}
