@@ -59,4 +59,4 @@ pub(crate) use mode::enabled;
 pub use mode::no_grad;
 pub use tape::TensorId;
 pub(crate) use tape::{Grads, Input, Keep, Saved, TapeInput, TapeNode, next_id};
-pub(crate) use views::{view_of, write_gradients};
+pub(crate) use views::{overwrite, view_of, write_gradients};

@@ -1,7 +1,7 @@
 //! Convolutions and their transposes: shape rules of the user's forms, all brought to the graph's one general convolution.
 
 use super::Tensor;
-use crate::{Error, Result, Shape};
+use crate::{Error, Result, Shape, autograd::rules::conv as rules};
 use tallow_graph::ops::{self, ConvAxis};
 
 /// How a convolution was asked for; one number serves every spatial axis, as in candle.
@@ -197,7 +197,7 @@ impl Tensor {
     }
 
     /// A filter [groups, a, b, taps...] as [groups, b, a, taps backwards...].
-    fn turned(&self) -> Result<Tensor> {
+    pub(crate) fn turned(&self) -> Result<Tensor> {
         let spatial: Vec<usize> = (3..self.rank()).collect();
         self.transpose(1, 2)?.flip(spatial.as_slice())
     }
@@ -205,10 +205,11 @@ impl Tensor {
     /// The general convolution: this is [batch, groups, channels, spatial...], `filter` [groups, out channels, channels,
     /// taps...]; gives [batch, groups, out channels, out...].
     pub(crate) fn convolve(&self, filter: &Tensor, axes: &[ConvAxis]) -> Result<Tensor> {
-        let node = ops::convolution(self.edge(), filter.edge(), axes)?;
+        let (x, f) = (self.input(), filter.input());
+        let sums = self.result(ops::convolution(x.edge(), f.edge(), axes)?);
         let shape: Shape =
             [self.dims()[0], self.dims()[1], filter.dims()[1]].into_iter().chain(axes.iter().map(|a| a.out)).collect();
-        self.result(node).reshape(shape)
+        rules::convolve(sums, &x, &f, axes).reshape(shape)
     }
 }
 

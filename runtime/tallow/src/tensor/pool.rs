@@ -1,8 +1,11 @@
 //! Pooling: reductions over the inner axes of overlapping windows. A window is a view, so nothing is copied.
 
 use super::Tensor;
-use crate::{Error, Result};
-use tallow_graph::kernel::RowOp;
+use crate::{
+    Error, Result,
+    autograd::rules::pool::{Windows, pool},
+};
+use tallow_graph::{kernel::RowOp, ops};
 
 /// Two sizes: of rows and columns, or one for both.
 pub trait ToUsize2 {
@@ -79,13 +82,15 @@ impl Tensor {
         if size.contains(&0) || stride.contains(&0) {
             return Err(fail("windows and strides must be 1 or more"));
         }
-        let mut view = self.view.clone();
-        for (axis, (&size, &stride)) in size.iter().zip(stride).enumerate() {
-            let room = self.dims()[lead + axis].checked_sub(size);
-            let room = room.ok_or_else(|| fail("the window is larger than the input"))?;
-            view = view.windows(lead + axis, room / stride + 1, stride, size, 1);
+        if size.iter().zip(&self.dims()[lead..]).any(|(size, dim)| size > dim) {
+            return Err(fail("the window is larger than the input"));
         }
-        let inner: Vec<usize> = (self.rank()..view.shape.rank()).collect();
-        self.with_view(view).reduce(op, &inner, false)
+        let windows = Windows { lead, size: size.to_vec(), stride: stride.to_vec() };
+        let x = self.input();
+        let mut edge = x.edge();
+        edge.view = windows.view(&edge.view);
+        let inner = windows.elements().into_iter().fold(0u8, |mask, axis| mask | 1 << axis);
+        let pooled = self.result(ops::reduce(op, edge, inner)?);
+        Ok(pool(pooled, op, name, &x, windows))
     }
 }

@@ -2,6 +2,7 @@
 //! F32 against the CPU. To add an operation, add rows to a module's table; see [`check::Row`].
 
 mod check;
+mod conv;
 mod elementwise;
 mod linalg;
 mod reduce;
