@@ -178,6 +178,11 @@ impl Backend for CpuBackend {
         Self::supports(kernel).then_some(one).into_iter().collect()
     }
 
+    /// Attention is computed in f32 only.
+    fn runs(&self, op: tallow_graph::Op, dtype: DType) -> bool {
+        !matches!(op, tallow_graph::Op::Attention { .. }) || dtype != DType::F64
+    }
+
     fn check_custom(&self, custom: &Custom, _: &[DType], _: DType) -> Result<()> {
         custom.cpu().map(|_| ()).ok_or_else(|| custom.missing("a CPU closure"))
     }

@@ -69,6 +69,8 @@ pub struct Engine {
     backend: Arc<dyn Backend>,
     options: Options,
     id: u64,
+    /// Nodes made so far.
+    made: AtomicU64,
     planner: Mutex<Planner>,
     pending: Mutex<Pending>,
 }
@@ -117,6 +119,7 @@ impl Engine {
             backend,
             options,
             id,
+            made: AtomicU64::new(0),
             planner: Mutex::new(Planner {
                 token: Token::new(id),
                 round: 0,
@@ -207,6 +210,7 @@ impl Engine {
             scalars,
             custom,
             mark: AtomicU64::new(0),
+            number: self.made.fetch_add(1, Ordering::Relaxed),
             state: Locked::new(self.id, State { edges, buffer: None, fused: false, lost: None }),
         });
         let full = {
@@ -232,6 +236,7 @@ impl Engine {
             scalars: SmallVec::new(),
             custom: None,
             mark: AtomicU64::new(0),
+            number: self.made.fetch_add(1, Ordering::Relaxed),
             state: Locked::new(self.id, State { edges: Edges::new(), buffer: Some(buffer), fused: false, lost: None }),
         })
     }

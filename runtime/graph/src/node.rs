@@ -180,6 +180,8 @@ pub struct Node {
     /// (planning round << 24) | position in that round; meaningless in other rounds. Written under the engine's lock. See
     /// `plan::collect`.
     pub(crate) mark: AtomicU64,
+    /// How many nodes the engine had made before: operands have smaller numbers.
+    pub(crate) number: u64,
     pub(crate) state: Locked<State>,
 }
 

@@ -209,6 +209,17 @@ impl Collected {
         bits(&mut self.key, &mut self.leaf_free.iter().map(|&f| u64::from(f)), 1);
     }
 
+    /// For each node, its place in the order in which the nodes were made.
+    pub(crate) fn ages(&self) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.nodes.len() as u32).collect();
+        order.sort_unstable_by_key(|&n| self.nodes[n as usize].number);
+        let mut ages = vec![0; order.len()];
+        for (age, n) in order.into_iter().enumerate() {
+            ages[n as usize] = age as u32;
+        }
+        ages
+    }
+
     /// Empties it for the next round, keeping capacity.
     pub(crate) fn clear(&mut self) {
         self.nodes.clear();

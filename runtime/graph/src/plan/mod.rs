@@ -140,8 +140,9 @@ pub(crate) fn plan(c: &Collected, token: &Token, backend: &dyn Backend, fuse: bo
         let rules =
             Rules { fuse, max_bindings: info.max_bindings, max_words: info.max_words, refused: &learned.refused };
         let drafts = Drafter::new(c, token, &rules).run();
+        let ages = c.ages();
         let mut steps = Emitter::new(c, token, &drafts, &learned, fuse).run();
-        let mut after = match order::sort(&mut steps) {
+        let mut after = match order::sort(&mut steps, &ages) {
             Ok(after) => after,
             Err(refusal) => {
                 learned.learn([Lesson::Refuse(refusal)])?;
@@ -150,7 +151,7 @@ pub(crate) fn plan(c: &Collected, token: &Token, backend: &dyn Backend, fuse: bo
         };
         if fuse {
             order::merge_maps(&mut steps, &after, info.max_bindings, info.max_words);
-            after = match order::sort(&mut steps) {
+            after = match order::sort(&mut steps, &ages) {
                 Ok(after) => after,
                 Err(refusal) => {
                     learned.learn([Lesson::Refuse(refusal)])?;

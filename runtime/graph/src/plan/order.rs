@@ -49,10 +49,15 @@ fn dependencies(steps: &[Emitted]) -> After {
     after
 }
 
-/// An order that respects the dependencies, by the latest node of each step; or what to give up where they go round in a
-/// circle: a write in place (a reader of the old version may depend on the new one), else products in one launch (two
-/// such launches may each need a part of the other).
-pub(crate) fn sort(steps: &mut Vec<Emitted>) -> Result<After, Refusal> {
+/// An order that respects the dependencies; or what to give up where they go round in a circle: a write in place (a reader of
+/// the old version may depend on the new one), else products in one launch (two such launches may each need a part of the
+/// other).
+///
+/// Steps come in the order in which the program made them (`ages`, of each step's latest node), so that values are alive as
+/// long as an eager program would keep them: the gradient of a weight is computed when the activations that it needs are
+/// there, and a block that is recomputed for its gradient, just before it. A step that waits for nothing comes when it is
+/// first needed.
+pub(crate) fn sort(steps: &mut Vec<Emitted>, ages: &[u32]) -> Result<After, Refusal> {
     let after = dependencies(steps);
     let count = steps.len();
     let mut waiting: Vec<usize> = after.iter().map(|a| a.len()).collect();
@@ -62,15 +67,20 @@ pub(crate) fn sort(steps: &mut Vec<Emitted>) -> Result<After, Refusal> {
             next[t as usize].push(s as u32);
         }
     }
+    let mut age: Vec<u32> = steps.iter().map(|s| ages.get(s.tail as usize).copied().unwrap_or(u32::MAX)).collect();
+    for s in (0..count).filter(|&s| waiting[s] == 0) {
+        let first_use = next[s].iter().map(|&t| age[t as usize]).min();
+        age[s] = first_use.map_or(age[s], |first| first.max(age[s]));
+    }
     let mut ready: std::collections::BinaryHeap<std::cmp::Reverse<(u32, u32)>> =
-        (0..count).filter(|&s| waiting[s] == 0).map(|s| std::cmp::Reverse((steps[s].tail, s as u32))).collect();
+        (0..count).filter(|&s| waiting[s] == 0).map(|s| std::cmp::Reverse((age[s], s as u32))).collect();
     let mut order = Vec::with_capacity(count);
     while let Some(std::cmp::Reverse((_, s))) = ready.pop() {
         order.push(s);
         for &t in &next[s as usize] {
             waiting[t as usize] -= 1;
             if waiting[t as usize] == 0 {
-                ready.push(std::cmp::Reverse((steps[t as usize].tail, t)));
+                ready.push(std::cmp::Reverse((age[t as usize], t)));
             }
         }
     }
