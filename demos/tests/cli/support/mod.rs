@@ -13,6 +13,7 @@ pub fn tallow(cache: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tallow"));
     command
         .env("TALLOW_CACHE", cache)
+        .env("HF_HUB_CACHE", cache.join("none"))
         .env("HF_HUB_OFFLINE", "1")
         .env_remove("HF_ENDPOINT")
         .env_remove("TALLOW_DEBUG")

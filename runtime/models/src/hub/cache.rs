@@ -6,28 +6,16 @@
 //! are empty, live in `.locks`, and stay: removing one while another process waits for it would let two writers in.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sha2::{Digest, Sha256};
+use serde::{Deserialize, Serialize};
 use tallow_graph::{Error, Result};
 
 use super::name::{HubName, PART, PART_INFO, SEAL};
+use super::seal::{Check, Seal, key, read_json, write_json};
 use super::{Progress, interrupted};
-
-/// Bytes moved at a time: large enough for few system calls, small enough that Ctrl-C is heard at once.
-pub(super) const CHUNK: usize = 128 * 1024;
-
-/// What was true of a file when its sha256 was last computed.
-#[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
-struct Seal {
-    size: u64,
-    /// Time of the last modification, in nanoseconds since 1970.
-    modified_ns: u64,
-    sha256: String,
-}
 
 /// What the server said about the file that a `.part` is the beginning of.
 #[derive(Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
@@ -41,10 +29,9 @@ pub(super) struct PartInfo {
 /// One file's places in the cache.
 pub(super) struct Slot {
     root: PathBuf,
-    pub file: PathBuf,
     pub part: PathBuf,
     part_info: PathBuf,
-    seal: PathBuf,
+    seal: Seal,
     lock: PathBuf,
     name: String,
 }
@@ -63,64 +50,48 @@ impl Slot {
             path.push(ending);
             PathBuf::from(path)
         };
-        let key = hex(&Sha256::digest(name.cache_path().as_os_str().as_encoded_bytes()));
-        let lock = root.join(".locks").join(format!("{}.lock", key.get(..32).unwrap_or(&key)));
+        let lock = root.join(".locks").join(format!("{}.lock", key(name.cache_path().as_os_str().as_encoded_bytes())));
         Self {
             root: root.into(),
             part: beside(PART),
             part_info: beside(PART_INFO),
-            seal: beside(SEAL),
             lock,
             name: name.to_string(),
-            file,
+            seal: Seal { record: beside(SEAL), file },
         }
+    }
+
+    /// Where the whole file lies, or will.
+    pub fn file(&self) -> &Path {
+        &self.seal.file
     }
 
     /// Whether the file is there and known to be whole without reading it.
     pub fn is_sealed(&self, sha256: Option<&str>) -> bool {
-        let (Some(seal), Some((size, modified_ns))) = (read_json::<Seal>(&self.seal), stamp(&self.file)) else {
-            return false;
-        };
-        seal.size == size && seal.modified_ns == modified_ns && sha256.is_none_or(|sha256| sha256 == seal.sha256)
+        self.seal.fits(sha256)
     }
 
     /// Whether the file is there and whole, reading it if its seal is missing or does not fit. A file whose sha256 is
     /// wrong is removed. A file of which nobody knows the sha256 (put there by hand) is taken as it is.
     pub fn verify(&self, sha256: Option<&str>, progress: &dyn Progress) -> Result<bool> {
-        if self.is_sealed(sha256) {
-            return Ok(true);
+        match self.seal.check(sha256, progress)? {
+            Check::Whole => Ok(true),
+            Check::Absent => Ok(false),
+            Check::Wrong { found, expected } => {
+                progress.message(&format!(
+                    "{} is damaged (sha256 {found}, expected {expected}) and will be fetched again",
+                    self.file().display()
+                ));
+                self.remove(self.file())?;
+                self.remove(&self.seal.record)?;
+                Ok(false)
+            }
         }
-        let Some((size, modified_ns)) = stamp(&self.file) else { return Ok(false) };
-        progress.message(&format!("checking {}", self.file.display()));
-        let mut file = File::open(&self.file).map_err(|e| Error::io(&self.file, e))?;
-        let mut hasher = Sha256::new();
-        hash_exactly(&mut file, u64::MAX, &mut hasher, progress).map_err(|e| Error::io(&self.file, e))?;
-        if progress.cancelled() {
-            return Err(interrupted());
-        }
-        let found = hex(&hasher.finalize());
-        let recorded = read_json::<Seal>(&self.seal).map(|seal| seal.sha256);
-        if let Some(expected) = sha256.map(str::to_string).or(recorded)
-            && found != expected
-        {
-            progress.message(&format!(
-                "{} is damaged (sha256 {found}, expected {expected}) and will be fetched again",
-                self.file.display()
-            ));
-            self.remove(&self.file)?;
-            self.remove(&self.seal)?;
-            return Ok(false);
-        }
-        // A cache that cannot be written still serves: the file is then checked at each start.
-        if let Err(e) = write_json(&self.seal, &Seal { size, modified_ns, sha256: found }) {
-            log::debug!("no seal for {}: {e}", self.file.display());
-        }
-        Ok(true)
     }
 
     /// Makes the folders and waits for the lock.
     pub fn lock(&self, progress: &dyn Progress) -> Result<Guard> {
-        let folders = [self.lock.parent(), self.file.parent()];
+        let folders = [self.lock.parent(), self.file().parent()];
         for folder in folders.into_iter().flatten() {
             fs::create_dir_all(folder).map_err(|e| self.cannot_write(folder, e))?;
         }
@@ -190,16 +161,13 @@ impl Slot {
     pub fn commit(&self, part: File, sha256: &str) -> Result<()> {
         part.sync_all().map_err(|e| self.cannot_write(&self.part, e))?;
         drop(part);
-        let (size, modified_ns) = stamp(&self.part)
-            .ok_or_else(|| Error::io(&self.part, io::Error::new(io::ErrorKind::NotFound, "it has disappeared")))?;
-        // The seal goes first: renaming keeps the time, and a seal without a file says nothing.
-        write_json(&self.seal, &Seal { size, modified_ns, sha256: sha256.into() })
-            .map_err(|e| self.cannot_write(&self.seal, e))?;
-        fs::rename(&self.part, &self.file).map_err(|e| self.cannot_write(&self.file, e))?;
+        // The seal goes first: a seal without a file says nothing.
+        self.seal.write(&self.part, sha256).map_err(|e| self.cannot_write(&self.seal.record, e))?;
+        fs::rename(&self.part, self.file()).map_err(|e| self.cannot_write(self.file(), e))?;
         self.remove(&self.part_info)?;
         // Makes the rename itself durable; where folders cannot be opened (Windows) it is so already.
         #[cfg(unix)]
-        if let Some(folder) = self.file.parent()
+        if let Some(folder) = self.file().parent()
             && let Ok(folder) = File::open(folder)
         {
             let _ = folder.sync_all();
@@ -231,67 +199,4 @@ impl Slot {
             _ => Ok(()),
         }
     }
-}
-
-/// Feeds up to `limit` bytes of `file`, from its start, to `hasher`; stops early when cancelled. Returns the count.
-pub(super) fn hash_exactly(
-    file: &mut File,
-    limit: u64,
-    hasher: &mut Sha256,
-    progress: &dyn Progress,
-) -> io::Result<u64> {
-    file.seek(SeekFrom::Start(0))?;
-    let mut reader = Read::take(&*file, limit);
-    let mut buffer = vec![0; CHUNK];
-    let mut done = 0;
-    while !progress.cancelled() {
-        let n = match reader.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(n) => n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(e),
-        };
-        hasher.update(buffer.get(..n).unwrap_or_default());
-        done += n as u64;
-    }
-    Ok(done)
-}
-
-/// Lower-case hex.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    let mut out = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing to a String cannot fail.
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
-}
-
-/// Size and time of a regular file.
-fn stamp(path: &Path) -> Option<(u64, u64)> {
-    let meta = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-    let modified = meta.modified().ok()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Some((meta.len(), u64::try_from(modified.as_nanos()).unwrap_or(u64::MAX)))
-}
-
-/// A side file, if it is there and sane: what cannot be read counts as absent, and is written anew.
-fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let mut text = String::new();
-    File::open(path).ok()?.take(4096).read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok()
-}
-
-/// Writes a side file by renaming, so that no reader ever sees half of one.
-fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".side-");
-    // Other users of a shared cache must read it; a temporary file is private unless told otherwise.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder)?;
-    file.write_all(&serde_json::to_vec(value)?)?;
-    file.persist(path).map_err(|e| e.error)?;
-    Ok(())
 }

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 use tallow_graph::Error;
 
-use super::cache::{CHUNK, PartInfo, Slot, hash_exactly, hex};
+use super::cache::{PartInfo, Slot};
 use super::http::{Client, Reply, Tail};
 use super::name::HubName;
+use super::seal::{CHUNK, hash_exactly, hex};
 use super::words::refusal;
 use super::{Failure, Options, Progress, interrupted};
 

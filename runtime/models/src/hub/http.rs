@@ -1,11 +1,20 @@
 //! The hub's protocol for one file, over a blocking HTTP client.
 //!
-//! Why not the crate hf-hub: its 1.x brings tokio, reqwest, hf-xet and aws-lc (about 280 crates and a C build) and does
-//! not resume a download; its 0.5 resumes, but without If-Range, timeouts or a checksum. What is needed of the hub is
-//! small and documented: `GET {endpoint}/{repo}/resolve/{revision}/{file}` with a bearer token answers with the bytes or
-//! with a redirect to them. `X-Linked-Etag` (the sha256 of a large file) and `X-Linked-Size` come with the hub's own
-//! answer, `X-Error-Code` says why something is refused. Redirects are followed here, not in the client: those headers
-//! would be lost, and the token must not follow to another host.
+//! What is needed of the hub is small and documented: `GET {endpoint}/{repo}/resolve/{revision}/{file}` with a bearer
+//! token answers with the bytes or with a redirect to them. `X-Linked-Etag` (the sha256 of a large file) and
+//! `X-Linked-Size` come with the hub's own answer, `X-Error-Code` says why something is refused. Redirects are followed
+//! here, not in the client: those headers would be lost, and the token must not follow to another host.
+//!
+//! Why not the crate hf-hub, as tried and read in November 2026:
+//! - 0.5.0 (9 more crates; 0.4.3 differs in its HTTP client alone, and adds 41) was run against a server like that of
+//!   `tests/hub_fetch.rs`. It sends the token to the host that a redirect leads to. It lets the server's ETag be an
+//!   absolute path, and writes there. A Range that is ignored, or a failed try before a resumed one, gives a file of the
+//!   wrong length and `Ok`; a damaged part with a known sha256 too. A part that was complete means 416 for ever. Relative
+//!   redirects never end, a 304 panics, a stalled server is waited for without end and cannot be cancelled, a second
+//!   process fails after 5 seconds, and `X-Error-Code` is lost.
+//! - 1.0.0 was read only: 158 more crates (tokio, reqwest, hf-xet) and a C build (aws-lc) for typed errors and sane
+//!   redirects; but a download begins anew each time (`File::create`), its stream of a range hides whether the server
+//!   honoured the range, a lock is given up after 10 seconds, and the ETag is a path there as well.
 
 use std::io::Read;
 

