@@ -94,11 +94,12 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         }
 //#for q QT
         if (t0 + ${q}u < queries) {
-            let out = ((b * queries + t0 + ${q}u) * ${HEADS} + h) * ${V_WIDTH};
+            let t = t0 + ${q}u;
+            let out_${q} = ${OUT};
             let share = select(0.0, 1.0 / total_${q}, total_${q} != 0.0);
 //#for r 4
             if (column + ${r}u * 64u < ${V_WIDTH}) {
-                ${STORE}(out + column + ${r}u * 64u, acc_${q}_${r} * share);
+                ${STORE}(out_${q} + column + ${r}u * 64u, acc_${q}_${r} * share);
             }
 //#end
         }

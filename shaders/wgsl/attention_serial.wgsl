@@ -50,7 +50,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         }
     }
     let share = select(0.0, 1.0 / total, total != 0.0);
-    let out = ((b * queries + t) * ${HEADS} + h) * ${V_WIDTH} + column;
+    let out = ${OUT} + column;
     for (var d = 0u; d < columns; d++) {
         ${STORE}(out + d, acc[d >> 2u][d & 3u] * share);
     }

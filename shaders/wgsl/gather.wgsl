@@ -1,10 +1,14 @@
 // Whole rows by index. The generator gives id_of(i) (the word to check, and whether it fits 32 bits), and sizes.
 // An invocation writes ${UNIT} elements of the output, which is contiguous over [outer, ids, inner].
+const MISSING = 0u;
+const HERE = 1u;
+const ELSEWHERE = 2u;
 fn row_of(flat: u32) -> vec2<u32> {
-    // The row's index in the source, and 1 if it is there.
+    // The row's index in the source, and whether the source has it, and has it among the rows that are bound.
     let i = flat % ${IDS};
     let id = id_of(i);
-    return vec2<u32>(id.x, select(0u, 1u, id.y == 0u && id.x < ${ROWS}));
+    let there = select(ELSEWHERE, HERE, id.x - ${FIRST} < ${BOUND});
+    return vec2<u32>(id.x, select(MISSING, there, id.y == 0u && id.x < ${ROWS}));
 }
 fn report(index: u32) {
     let old = atomicCompareExchangeWeak(&fault[0], 0u, 1u);
@@ -25,25 +29,39 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let e = (t % units) * 8u;
     let row = row_of(flat);
     var w = W8(vec4<f32>(0.0), vec4<f32>(0.0));
-    if (row.y == 1u) {
-        let base = ((${OFFSET} + row.x * ${ROW_STRIDE}) / ${INNER}) * row_words_q(${INNER});
+    if (row.y == ELSEWHERE) {
+        return;
+    }
+    if (row.y == HERE) {
+        let base = ((${OFFSET} + (row.x - ${FIRST}) * ${ROW_STRIDE}) / ${INNER}) * row_words_q(${INNER});
         w = w8_q(base, ${INNER}, e);
     } else if (e == 0u) {
         report(row.x);
     }
-    let at = flat * ${INNER} + e;
+    let at = ${OUT} + flat * ${INNER} + e;
     ${STORE4}(at, w.a.x, w.a.y, w.a.z, w.a.w);
     ${STORE4}(at + 4u, w.b.x, w.b.y, w.b.z, w.b.w);
 }
 //#else
 fn element(n: u32) -> ${T} {
+//#if !SINGLE
+    // What lies past the end stays as it is, and what another window has too.
+    if (n >= ${COUNT}) {
+        return ${KEPT}(${OUT} + n);
+    }
+//#endif
     let flat = n / ${INNER};
     let j = n % ${INNER};
     let row = row_of(flat);
-    if (row.y == 1u) {
-        let from_ = ${LOAD}(${OFFSET} + (flat / ${IDS}) * ${OUTER_STRIDE} + row.x * ${ROW_STRIDE} + j);
+    if (row.y == HERE) {
+        let from_ = ${LOAD}(${OFFSET} + (flat / ${IDS}) * ${OUTER_STRIDE} + (row.x - ${FIRST}) * ${ROW_STRIDE} + j);
         return ${CAST};
     }
+//#if !SINGLE
+    if (row.y == ELSEWHERE) {
+        return ${KEPT}(${OUT} + n);
+    }
+//#endif
     if (j == 0u) {
         report(row.x);
     }
@@ -56,10 +74,11 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         return;
     }
 //#if SINGLE
-    ${STORE}(n, element(n));
+    if (row_of(n / ${INNER}).y != ELSEWHERE) {
+        ${STORE}(${OUT} + n, element(n));
+    }
 //#else
-    let last = ${COUNT} - 1u;
-    ${STORE4}(n, element(n), element(min(n + 1u, last)), element(min(n + 2u, last)), element(min(n + 3u, last)));
+    ${STORE4}(${OUT} + n, element(n), element(n + 1u), element(n + 2u), element(n + 3u));
 //#endif
 }
 //#endif

@@ -35,7 +35,7 @@ fn part${p}(group: u32, lid: u32) {
     let right_unit = lid / 64u;
 //#endif
 //#if PAIR
-    let right = right_base${p}(batch, min(col0 + column % 32u, n - 1u) + select(0u, n, column >= 32u));
+    let right = right_base${p}(batch, min(col0 + column % 32u, n - 1u) + select(0u, ${OTHER}, column >= 32u));
 //#else
     let right = right_base${p}(batch, min(col0 + column, n - 1u));
 //#endif

@@ -56,7 +56,7 @@ fn part${p}(group: u32, lid: u32) {
 //#for c CT
     let right_${c} = right_base${p}(batch, min(col + ${c}u, n - 1u));
 //#if PAIR
-    let other_${c} = right_base${p}(batch, min(col + ${c}u, n - 1u) + n);
+    let other_${c} = right_base${p}(batch, min(col + ${c}u, n - 1u) + ${OTHER});
 //#endif
 //#end
 //#endif

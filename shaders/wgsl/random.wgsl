@@ -29,7 +29,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     if (t >= (n + 3u) / 4u) {
         return;
     }
-    let w = philox(vec4<u32>(t, 0u, ${COUNTER_LOW}, ${COUNTER_HIGH}), ${KEY_LOW}, ${KEY_HIGH});
+    let w = philox(vec4<u32>(${BLOCK} + t, 0u, ${COUNTER_LOW}, ${COUNTER_HIGH}), ${KEY_LOW}, ${KEY_HIGH});
     let first = ${FIRST};
     let second = ${SECOND};
 //#if NORMAL

@@ -13,7 +13,7 @@ use tallow_graph::{Error, Result};
 /// Bind groups kept at least, before the oldest are forgotten.
 const MOST: usize = 16_384;
 
-/// Layout and block size, arena chunk, then the buffers' ids in binding order.
+/// Layout and block size, arena chunk and number of windows, the buffers' ids in binding order, then the windows.
 type Key = SmallVec<[u64; 10]>;
 
 struct Entry {
@@ -44,22 +44,30 @@ impl Binds {
         self.most = self.most.max(MOST).max(steps.saturating_mul(4));
     }
 
-    /// The bind group of `compiled` over `buffers` (inputs, outputs, scratch: in binding order).
+    /// The bind group of `compiled` over `buffers` (inputs, outputs, scratch: in binding order). With `windows`, each
+    /// binding shows (first byte, bytes) of its buffer, else all of it.
     pub(super) fn get<'a>(
         &mut self,
         gpu: &Gpu,
         compiled: &Compiled,
         buffers: impl Iterator<Item = &'a WgpuBuffer> + Clone,
-        fixed: &Fixed<'a>,
+        windows: Option<&[(u64, u64)]>,
+        fixed: &Fixed<'_>,
     ) -> Result<wgpu::BindGroup> {
-        let head = [(u64::from(compiled.layout.id) << 32) | u64::from(compiled.block), u64::from(fixed.chunk)];
-        let key: Key = head.into_iter().chain(buffers.clone().map(WgpuBuffer::id)).collect();
+        let layout = (u64::from(compiled.layout.id) << 32) | u64::from(compiled.block);
+        let windowed = windows.unwrap_or_default();
+        let head = [layout, (windowed.len() as u64) << 32 | u64::from(fixed.chunk)];
+        let key: Key = head
+            .into_iter()
+            .chain(buffers.clone().map(WgpuBuffer::id))
+            .chain(windowed.iter().flat_map(|&(offset, bytes)| [offset, bytes]))
+            .collect();
         self.clock += 1;
         if let Some(entry) = self.groups.get_mut(&key) {
             entry.used = self.clock;
             return Ok(entry.group.clone());
         }
-        let group = create(gpu, &compiled.layout, compiled, buffers, fixed)?;
+        let group = create(gpu, &compiled.layout, compiled, buffers, windows, fixed)?;
         if self.groups.len() >= self.most.max(MOST) {
             self.forget_older_half();
         }
@@ -73,7 +81,11 @@ impl Binds {
             return;
         }
         let dead: FxHashSet<u64> = dead.iter().copied().collect();
-        self.groups.retain(|key, _| !key.iter().skip(2).any(|id| dead.contains(id)));
+        self.groups.retain(|key, _| {
+            // Windows follow the buffers.
+            let windows = key.get(1).map_or(0, |head| 2 * (head >> 32) as usize);
+            !key.iter().take(key.len() - windows).skip(2).any(|id| dead.contains(id))
+        });
     }
 
     fn forget_older_half(&mut self) {
@@ -89,14 +101,23 @@ fn create<'a>(
     layout: &Layout,
     compiled: &Compiled,
     buffers: impl Iterator<Item = &'a WgpuBuffer>,
-    fixed: &Fixed<'a>,
+    windows: Option<&[(u64, u64)]>,
+    fixed: &Fixed<'_>,
 ) -> Result<wgpu::BindGroup> {
     let whole = |buffer| wgpu::BufferBinding { buffer, offset: 0, size: None };
     let block =
         wgpu::BufferBinding { buffer: fixed.arena, offset: 0, size: wgpu::BufferSize::new(u64::from(compiled.block)) };
+    let window = |i: usize| windows.and_then(|windows| windows.get(i)).copied();
     let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 12]> = buffers
-        .filter_map(WgpuBuffer::wgpu)
-        .map(whole)
+        .enumerate()
+        .filter_map(|(i, buffer)| {
+            let buffer = buffer.wgpu()?;
+            Some(window(i).map_or(whole(buffer), |(offset, bytes)| wgpu::BufferBinding {
+                buffer,
+                offset,
+                size: wgpu::BufferSize::new(bytes),
+            }))
+        })
         .chain(compiled.shape.fault.then(|| whole(fixed.fault)))
         .chain([block])
         .zip(0..)

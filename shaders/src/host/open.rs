@@ -6,7 +6,7 @@ use super::{
     errors::{Errors, Failure},
     pool::{Counts, Gpu, Pool},
 };
-use crate::library::{self, Shader, Target};
+use crate::library::{self, Piece, Room, Shader, Target};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use tallow_graph::{Error, Implementation, Info, Kernel, Result, Scalar};
@@ -56,6 +56,7 @@ pub struct Library {
     pub shader: fn(&Kernel, u32, &Target) -> Result<Shader>,
     pub params: fn(&Kernel, &[i64], &[Scalar], &mut Vec<u32>) -> Result<()>,
     pub grids: fn(&Kernel, u32, &[i64], &Target) -> SmallVec<[[u32; 3]; 2]>,
+    pub split: fn(&Kernel, &[i64], &Room) -> Result<Vec<Piece>>,
 }
 
 impl Default for Library {
@@ -65,6 +66,7 @@ impl Default for Library {
             shader: library::shader,
             params: library::params,
             grids: library::grids,
+            split: library::split,
         }
     }
 }
@@ -81,13 +83,46 @@ pub struct Options {
     pub checks: bool,
     /// The most bytes of device memory to use at once; `None`: what there is.
     pub memory_limit: Option<u64>,
+    /// The most bytes that one binding may show, below what the device allows: tests run tensors that are larger than a
+    /// binding on small data. The environment's `TALLOW_WGPU_MAX_BINDING` can lower it further.
+    pub max_binding: Option<u64>,
     /// The kernel library.
     pub library: Library,
 }
 
+/// The least that `max_binding` may be: what a workgroup of any kernel reaches at once.
+const LEAST_BINDING: u64 = 4096;
+
+/// The bytes that `TALLOW_WGPU_MAX_BINDING` and the options allow one binding, if they say.
+fn max_binding(options: &Options) -> Result<Option<u64>> {
+    let most = match std::env::var("TALLOW_WGPU_MAX_BINDING") {
+        Ok(text) => {
+            let bytes = text
+                .trim()
+                .parse::<u64>()
+                .map_err(|_| Error::Device(format!("TALLOW_WGPU_MAX_BINDING={text}: expected a number of bytes")))?;
+            Some(options.max_binding.map_or(bytes, |most| most.min(bytes)))
+        }
+        Err(_) => options.max_binding,
+    };
+    match most {
+        Some(bytes) if bytes < LEAST_BINDING => {
+            Err(Error::Device(format!("a binding of at most {bytes} bytes: kernels need {LEAST_BINDING} at least")))
+        }
+        most => Ok(most),
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
-        Self { tier: Tier::default(), strict: false, checks: true, memory_limit: None, library: Library::default() }
+        Self {
+            tier: Tier::default(),
+            strict: false,
+            checks: true,
+            memory_limit: None,
+            max_binding: None,
+            library: Library::default(),
+        }
     }
 }
 
@@ -131,7 +166,14 @@ impl WgpuBackend {
         let instance = instance(options.strict);
         let adapter = nth(&instance, index).await?;
         let info = adapter.get_info();
-        let limits = adapter.limits();
+        let mut limits = adapter.limits();
+        if let Some(most) = max_binding(&options)?
+            && most < limits.max_storage_buffer_binding_size
+        {
+            // Asked for as such, so that wgpu itself refuses what is larger; with the coarsest alignment that there is.
+            limits.max_storage_buffer_binding_size = most & !15;
+            limits.min_storage_buffer_offset_alignment = limits.min_storage_buffer_offset_alignment.max(256);
+        }
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("tallow"),
             required_features: adapter.features() & wanted_features(),

@@ -92,7 +92,10 @@ impl Gpu {
 fn too_large(device: &str, bytes: u64, limit: &str, value: u64) -> Error {
     Error::op(
         "allocate",
-        format!("{bytes} bytes are more than {device} holds in one buffer ({limit} = {value}): split the tensor"),
+        format!(
+            "{bytes} bytes are more than {device} holds in one buffer ({limit} = {value}): split the tensor, load weights \
+             quantized, or use Device::Cpu"
+        ),
     )
 }
 
@@ -162,6 +165,11 @@ impl WgpuBuffer {
         self.raw.as_ref().map_or(u64::MAX, |raw| raw.id)
     }
 
+    /// Bytes of the wgpu buffer.
+    pub(super) fn capacity(&self) -> u64 {
+        self.raw.as_ref().map_or(0, |raw| raw.buffer.size())
+    }
+
     /// Whether the buffer belongs to that pool's device.
     pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
         Arc::ptr_eq(&self.pool, pool)
@@ -191,37 +199,37 @@ impl Pool {
         Arc::new(Self { gpu, limit, state: Mutex::default() })
     }
 
-    /// Most bytes of one buffer that a kernel can bind.
-    fn largest(&self) -> (&'static str, u64) {
+    /// The capacity of a buffer for `bytes`, and the most that a buffer in its place may have. What fits one binding
+    /// stays so: a step that binds more is cut into pieces ([`super::submit`]).
+    fn capacities(&self, bytes: u64) -> Result<(u64, u64)> {
         let limits = &self.gpu.limits;
-        let binding = limits.max_storage_buffer_binding_size;
-        if binding <= limits.max_buffer_size {
-            ("max_storage_buffer_binding_size", binding)
+        let most = if bytes <= limits.max_storage_buffer_binding_size {
+            limits.max_storage_buffer_binding_size.min(limits.max_buffer_size)
         } else {
-            ("max_buffer_size", limits.max_buffer_size)
+            limits.max_buffer_size
+        };
+        if bytes > most {
+            return Err(too_large(&self.gpu.name, bytes, "max_buffer_size", limits.max_buffer_size));
         }
+        // Near the limit a class may lie beyond it; bindings are multiples of 4, and the limit is one too.
+        let class = class_of(bytes).min((most & !15).max(bytes.next_multiple_of(4)));
+        // A somewhat larger one will do, within the same bound on waste.
+        Ok((class, (class + class / 16).min(most)))
     }
 
     /// Memory of at least `bytes`, from the pool or new.
     pub(super) fn allocate(self: &Arc<Self>, bytes: u64) -> Result<WgpuBuffer> {
         self.gpu.check()?;
-        let (limit, most) = self.largest();
-        if bytes > most {
-            return Err(too_large(&self.gpu.name, bytes, limit, most));
-        }
-        // Near the limit a class may lie beyond it; bindings are multiples of 4, and the limit is one too.
-        let class = class_of(bytes).min((most & !15).max(bytes.next_multiple_of(4)));
-        let raw = match self.take_free(class) {
+        let (class, most) = self.capacities(bytes)?;
+        let raw = match self.take_free(class, most) {
             Some(raw) => raw,
             None => self.create(class)?,
         };
         Ok(WgpuBuffer { raw: Some(raw), bytes, pool: Arc::clone(self) })
     }
 
-    fn take_free(&self, class: u64) -> Option<Raw> {
+    fn take_free(&self, class: u64, most: u64) -> Option<Raw> {
         let mut state = self.state.lock();
-        // A somewhat larger one will do, within the same bound on waste.
-        let most = class + class / 16;
         let (&key, _) = state.free.range((class, 0)..=(most, u64::MAX)).next()?;
         let raw = state.free.remove(&key)?.raw;
         state.free_bytes -= key.0;

@@ -11,13 +11,14 @@ use super::{
     pool::WgpuBuffer,
     read::Faults,
 };
+use crate::library::{Room, too_large};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::{
     any::Any,
     sync::{Arc, atomic::Ordering},
 };
-use tallow_graph::{Error, Prepared, Program, Result, Run, Step};
+use tallow_graph::{Error, Kernel, Prepared, Program, Result, Run, Scalar, Step};
 
 /// Bytes of one arena chunk: 4096 blocks of the usual 256 bytes.
 const CHUNK: u32 = 1 << 20;
@@ -99,48 +100,17 @@ impl Inner {
         recorder.binds.remove(&self.pool.take_dead());
         self.pool.tick();
 
-        let most = self.target.max_dispatch;
-        let align = gpu.limits.min_uniform_buffer_offset_alignment.max(16) as usize / 4;
-        let mut chunk = 0usize;
-        let mut dispatches = 0u64;
         recorder.words.clear();
         let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-        let mut pipeline: *const Compiled = std::ptr::null();
-
+        let pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime();
+        let mut recording =
+            Recording { inner: self, recorder, pass, chunk: 0, dispatches: 0, pipeline: std::ptr::null() };
         for (i, (step, ready)) in program.steps.iter().zip(steps.iter_mut()).enumerate() {
-            let compiled = &ready.compiled;
             let (words, scalars) = run.data(i);
             let grids = (self.library.grids)(&step.kernel, step.implementation, words, &self.target);
             if grids.iter().all(|grid| grid.contains(&0)) {
                 continue;
             }
-            check_grids(compiled, &grids, most)?;
-            recorder.block.clear();
-            (self.library.params)(&step.kernel, words, scalars, &mut recorder.block)?;
-            if recorder.block.len() * 4 > compiled.block as usize {
-                return Err(Error::op(
-                    step.kernel.name(),
-                    format!(
-                        "{} parameter words, but its shader has room for {}",
-                        recorder.block.len(),
-                        compiled.block / 4
-                    ),
-                ));
-            }
-            if let (Some(number), Some(word)) = (compiled.number, recorder.block.last_mut()) {
-                *word = number;
-            }
-            let mut at = recorder.words.len().next_multiple_of(align);
-            if at * 4 + compiled.block as usize > CHUNK as usize {
-                self.upload(recorder, chunk)?;
-                recorder.words.clear();
-                chunk += 1;
-                at = 0;
-            }
-            recorder.words.resize(at, 0);
-            recorder.words.extend_from_slice(&recorder.block);
-
             let bound = step.inputs.iter().chain(&step.outputs).chain(&step.scratch);
             let bound = bound.filter_map(|&number| buffers.get(number as usize).copied());
             debug_assert!(
@@ -148,33 +118,13 @@ impl Inner {
                 "step {i} ({}) writes what it binds twice",
                 step.kernel.name()
             );
-            let known = ready.last.as_ref().filter(|last| {
-                last.chunk as usize == chunk && bound.clone().map(WgpuBuffer::id).eq(last.ids.iter().copied())
-            });
-            let group = match known {
-                Some(last) => &last.group,
-                None => {
-                    let Recorder { binds, faults, chunks, .. } = &mut *recorder;
-                    let arena = arena_chunk(gpu, chunks, chunk)?;
-                    let fixed = Fixed { fault: faults.word(gpu)?, arena, chunk: chunk as u32 };
-                    let group = binds.get(gpu, compiled, bound.clone(), &fixed)?;
-                    let ids = bound.map(WgpuBuffer::id).collect();
-                    &ready.last.insert(Last { ids, chunk: chunk as u32, group }).group
-                }
-            };
-            pass.set_bind_group(0, group, &[(at * 4) as u32]);
-            for (entry, &[x, y, z]) in compiled.entries.iter().zip(&grids) {
-                if x == 0 || y == 0 || z == 0 {
-                    continue;
-                }
-                if compiled.entries.len() > 1 || !std::ptr::eq(pipeline, &**compiled) {
-                    pass.set_pipeline(entry);
-                    pipeline = if compiled.entries.len() > 1 { std::ptr::null() } else { &**compiled };
-                }
-                pass.dispatch_workgroups(x, y, z);
-                dispatches += 1;
+            if bound.clone().any(|buffer| buffer.capacity() > gpu.limits.max_storage_buffer_binding_size) {
+                recording.pieces(step, words, scalars, &bound.collect::<SmallVec<[_; 8]>>())?;
+            } else {
+                recording.step(step, ready, words, scalars, &grids, bound)?;
             }
         }
+        let Recording { recorder, pass, chunk, dispatches, .. } = recording;
         drop(pass);
         if dispatches == 0 {
             return Ok(());
@@ -192,6 +142,155 @@ impl Inner {
         let arena = arena_chunk(&self.gpu, chunks, chunk)?;
         self.gpu.queue.write_buffer(arena, 0, bytes_of(words));
         Ok(())
+    }
+}
+
+/// A run being recorded.
+struct Recording<'a> {
+    inner: &'a Inner,
+    recorder: &'a mut Recorder,
+    pass: wgpu::ComputePass<'static>,
+    /// The arena chunk being filled.
+    chunk: usize,
+    dispatches: u64,
+    /// What was set last.
+    pipeline: *const Compiled,
+}
+
+impl Recording<'_> {
+    /// A step whose buffers are bound whole.
+    fn step<'b>(
+        &mut self,
+        step: &Step,
+        ready: &mut Ready,
+        words: &[i64],
+        scalars: &[Scalar],
+        grids: &[[u32; 3]],
+        bound: impl Iterator<Item = &'b WgpuBuffer> + Clone,
+    ) -> Result<()> {
+        let compiled = &ready.compiled;
+        let at = self.block(&step.kernel, compiled, words, scalars, &[], grids)?;
+        let known = ready.last.as_ref().filter(|last| {
+            last.chunk as usize == self.chunk && bound.clone().map(WgpuBuffer::id).eq(last.ids.iter().copied())
+        });
+        let group = match known {
+            Some(last) => &last.group,
+            None => {
+                let group = self.group(compiled, bound.clone(), None)?;
+                let ids = bound.map(WgpuBuffer::id).collect();
+                &ready.last.insert(Last { ids, chunk: self.chunk as u32, group }).group
+            }
+        };
+        self.dispatch(&ready.compiled, group, at, grids);
+        Ok(())
+    }
+
+    /// A step with a buffer that is larger than one binding may be: in pieces, each with windows of the buffers. The
+    /// pieces are cut anew each time, since sizes are data; what they need is found in the caches.
+    fn pieces(&mut self, step: &Step, words: &[i64], scalars: &[Scalar], bound: &[&WgpuBuffer]) -> Result<()> {
+        let Inner { gpu, library, target, pipelines, checks, .. } = self.inner;
+        let limits = &gpu.limits;
+        let room = Room {
+            binding: limits.max_storage_buffer_binding_size & !15,
+            align: u64::from(limits.min_storage_buffer_offset_alignment),
+            buffers: limits.max_storage_buffers_per_shader_stage as usize,
+        };
+        if step.scratch.is_some() {
+            return Err(too_large(&step.kernel, "scratch memory and what goes with it", &room));
+        }
+        for piece in (library.split)(&step.kernel, words, &room)? {
+            let grids = (library.grids)(&piece.kernel, step.implementation, &piece.words, target);
+            if grids.iter().all(|grid| grid.contains(&0)) {
+                continue;
+            }
+            let compiled = pipelines.lock().get(gpu, library, target, *checks, &piece.kernel, step.implementation)?;
+            let at = self.block(&piece.kernel, &compiled, &piece.words, scalars, &piece.patches, &grids)?;
+            let mut buffers: SmallVec<[&WgpuBuffer; 8]> = SmallVec::new();
+            let mut windows: SmallVec<[(u64, u64); 8]> = SmallVec::new();
+            for window in &piece.windows {
+                let buffer = *bound.get(window.buffer).ok_or_else(|| Error::msg("submit: a piece binds no buffer"))?;
+                let end = (window.offset.saturating_add(window.bytes)).min(buffer.capacity());
+                let bytes = end.checked_sub(window.offset).filter(|&bytes| bytes > 0).ok_or_else(|| {
+                    Error::op(step.kernel.name(), format!("it reaches byte {}, of a buffer of {end}", window.offset))
+                })?;
+                buffers.push(buffer);
+                windows.push((window.offset, bytes));
+            }
+            let group = self.group(&compiled, buffers.iter().copied(), Some(&windows))?;
+            self.dispatch(&compiled, &group, at, &grids);
+        }
+        Ok(())
+    }
+
+    /// Puts the uniform block of a step (or a piece) into the arena; its place, in words.
+    fn block(
+        &mut self,
+        kernel: &Kernel,
+        compiled: &Compiled,
+        words: &[i64],
+        scalars: &[Scalar],
+        patches: &[(usize, u32)],
+        grids: &[[u32; 3]],
+    ) -> Result<usize> {
+        check_grids(compiled, grids, self.inner.target.max_dispatch)?;
+        let Recorder { block, words: arena, .. } = &mut *self.recorder;
+        block.clear();
+        (self.inner.library.params)(kernel, words, scalars, block)?;
+        if block.len() * 4 > compiled.block as usize {
+            let room = compiled.block / 4;
+            return Err(Error::op(
+                kernel.name(),
+                format!("{} parameter words, but its shader has room for {room}", block.len()),
+            ));
+        }
+        for &(at, value) in patches {
+            *block
+                .get_mut(at)
+                .ok_or_else(|| Error::op(kernel.name(), "a piece sets a parameter that is not there"))? = value;
+        }
+        if let (Some(number), Some(word)) = (compiled.number, block.last_mut()) {
+            *word = number;
+        }
+        let align = self.inner.gpu.limits.min_uniform_buffer_offset_alignment.max(16) as usize / 4;
+        let mut at = arena.len().next_multiple_of(align);
+        if at * 4 + compiled.block as usize > CHUNK as usize {
+            self.inner.upload(self.recorder, self.chunk)?;
+            self.recorder.words.clear();
+            self.chunk += 1;
+            at = 0;
+        }
+        let Recorder { block, words: arena, .. } = &mut *self.recorder;
+        arena.resize(at, 0);
+        arena.extend_from_slice(block);
+        Ok(at)
+    }
+
+    fn group<'b>(
+        &mut self,
+        compiled: &Compiled,
+        buffers: impl Iterator<Item = &'b WgpuBuffer> + Clone,
+        windows: Option<&[(u64, u64)]>,
+    ) -> Result<wgpu::BindGroup> {
+        let gpu = &*self.inner.gpu;
+        let Recorder { binds, faults, chunks, .. } = &mut *self.recorder;
+        let arena = arena_chunk(gpu, chunks, self.chunk)?;
+        let fixed = Fixed { fault: faults.word(gpu)?, arena, chunk: self.chunk as u32 };
+        binds.get(gpu, compiled, buffers, windows, &fixed)
+    }
+
+    fn dispatch(&mut self, compiled: &Compiled, group: &wgpu::BindGroup, at: usize, grids: &[[u32; 3]]) {
+        self.pass.set_bind_group(0, group, &[(at * 4) as u32]);
+        for (entry, &[x, y, z]) in compiled.entries.iter().zip(grids) {
+            if x == 0 || y == 0 || z == 0 {
+                continue;
+            }
+            if compiled.entries.len() > 1 || !std::ptr::eq(self.pipeline, compiled) {
+                self.pass.set_pipeline(entry);
+                self.pipeline = if compiled.entries.len() > 1 { std::ptr::null() } else { compiled };
+            }
+            self.pass.dispatch_workgroups(x, y, z);
+            self.dispatches += 1;
+        }
     }
 }
 

@@ -1,10 +1,11 @@
-//! Attention. Uniform block: the step's words, its two scalars, then whether q and k can be read by fours, and v.
+//! Attention. Uniform block: the step's words, its two scalars, whether q and k can be read by fours, and v; then where the
+//! output begins and the strides of its batches, queries and heads.
 //!
 //! Implementations: a workgroup for a few queries of a head; one invocation for a query, without barriers.
 
 use super::{
     Shader, Target, address,
-    code::{Access, Code, Rep, Slots, fill_words, param, per_word},
+    code::{Code, Rep, Slots, fill_words, param, shared, single},
     preprocess::{Defines, expand},
     spread,
 };
@@ -19,13 +20,18 @@ const SHARED: u32 = 0;
 const SERIAL: u32 = 1;
 
 /// First words of q, k, v and the mask.
-const Q: usize = 9;
-const K: usize = 13;
-const V: usize = 17;
-const MASK: usize = 21;
+pub const Q: usize = 9;
+pub const K: usize = 13;
+pub const V: usize = 17;
+pub const MASK: usize = 21;
 
-fn word_count(kernel: &AttentionKernel) -> usize {
+pub fn word_count(kernel: &AttentionKernel) -> usize {
     if kernel.mask { MASK + 5 } else { MASK }
+}
+
+/// Where the output's place stands in the uniform block.
+pub fn place(kernel: &AttentionKernel) -> usize {
+    word_count(kernel) + 4
 }
 
 /// Queries of a workgroup.
@@ -70,6 +76,9 @@ pub fn params(kernel: &AttentionKernel, words: &[i64], scalars: &[Scalar], out: 
     let by_four = |at: usize, width: i64| words[at..at + 4].iter().all(|w| w % 4 == 0) && width % 4 == 0;
     out.push(u32::from(by_four(Q, width) && by_four(K, width)));
     out.push(u32::from(by_four(V, v_width)));
+    // Fewer than 2^32 results, so each stride fits where there are two of what it steps over.
+    let row = heads.wrapping_mul(v_width);
+    out.extend([0, queries.wrapping_mul(row) as u32, row as u32, v_width as u32]);
     Ok(())
 }
 
@@ -90,22 +99,15 @@ pub fn grids(kernel: &AttentionKernel, implementation: u32, words: &[i64], targe
 pub fn shader(kernel: &AttentionKernel, implementation: u32, target: &Target) -> Result<Shader> {
     let scalars_at = word_count(kernel);
     let aligned_at = scalars_at + 2;
-    let param_words = aligned_at + 2;
+    let place = place(kernel);
+    let param_words = place + 4;
     let inputs = 3 + usize::from(kernel.mask);
     let mut code = Code::new(inputs, 1, param_words);
-    let wide = |dtype: DType| match per_word(dtype) {
-        1 => Access::Quads,
-        2 => Access::Pairs,
-        _ => Access::Words,
-    };
-    code.inputs[0] = wide(kernel.dtype);
-    code.inputs[1] = wide(kernel.kv_dtype);
-    if implementation == SERIAL {
-        code.inputs[2] = wide(kernel.kv_dtype);
-    }
-    if per_word(kernel.dtype) > 1 {
-        code.outputs[0] = Access::Atomic;
-    }
+    let by_fours = |dtype: DType, fours: bool| shared([(dtype, fours)], target.f16);
+    code.inputs[0] = by_fours(kernel.dtype, true);
+    code.inputs[1] = by_fours(kernel.kv_dtype, true);
+    code.inputs[2] = by_fours(kernel.kv_dtype, implementation == SERIAL);
+    code.outputs[0] = single(kernel.dtype, target.f16);
     let mut body = String::new();
     for (name, at) in [("q", Q), ("k", K), ("v", V)] {
         let indices = ["b", "s", "h"].map(String::from);
@@ -179,6 +181,7 @@ pub fn shader(kernel: &AttentionKernel, implementation: u32, target: &Target) ->
         .set("V_WIDTH", param(6))
         .set("QT", tile(kernel))
         .set("SCORES", tile(kernel) * 64)
+        .set("OUT", address(place, &["b", "t", "h"].map(String::from)))
         .set("ALIGNED", format!("{} != 0u", param(aligned_at)))
         .set("Q1", code.load(0, kernel.dtype)?)
         .set("Q4", code.load4(0, kernel.dtype)?)

@@ -1,9 +1,12 @@
 //! A shader under construction: bindings, parameters, and how elements of each dtype are read and written.
 //!
-//! Every storage buffer is declared as words (u32, or a vec2 or vec4 of them): floats keep all their bits on the way, and
-//! one buffer may be read as several types. Each value of an expression is held in a [`Rep`].
+//! A storage buffer is declared as words (u32, or a vec2 or vec4 of them): floats keep all their bits on the way, and one
+//! buffer may be read as several types. Where the device has f16 (tier T1), a buffer of nothing but F16 is declared as
+//! such, so that single elements are read and written by themselves; values are rounded to f16 on bits at every tier.
+//! Each value of an expression is held in a [`Rep`].
 
 use super::{Target, link};
+use smallvec::SmallVec;
 use std::{collections::BTreeMap, fmt::Write as _};
 use tallow_graph::{DType, Error, Expr, Result, Scalar, kernel::Operand};
 
@@ -86,6 +89,43 @@ pub enum Access {
     Quads,
     /// `array<atomic<u32>>`: several invocations write parts of one word.
     Atomic,
+    /// `array<f16>`
+    Half,
+    /// `array<vec4<f16>>`
+    HalfQuads,
+}
+
+/// How a buffer of `dtype` is declared that is read or written by fours; `half`: whether the device has f16.
+pub fn wide(dtype: DType, half: bool) -> Access {
+    match per_word(dtype) {
+        2 if half && dtype == DType::F16 => Access::HalfQuads,
+        1 if !matches!(Rep::of(dtype), Some(Rep::I64 | Rep::U64)) => Access::Quads,
+        2 => Access::Pairs,
+        _ => Access::Words,
+    }
+}
+
+/// How an output of `dtype` is declared whose elements are written one by one.
+pub fn single(dtype: DType, half: bool) -> Access {
+    match per_word(dtype) {
+        2 if half && dtype == DType::F16 => Access::Half,
+        1 => Access::Words,
+        _ => Access::Atomic,
+    }
+}
+
+/// How an input is declared that is read in these ways: dtype, and whether by fours. As wide as all uses agree on.
+pub fn shared(uses: impl IntoIterator<Item = (DType, bool)>, half: bool) -> Access {
+    let uses: SmallVec<[(DType, bool); 4]> = uses.into_iter().collect();
+    let (mut singles, fours) = (uses.iter().filter(|u| !u.1), uses.iter().filter(|u| u.1));
+    if half && !uses.is_empty() && uses.iter().all(|&(dtype, _)| dtype == DType::F16) {
+        return if fours.count() > 0 { Access::HalfQuads } else { Access::Half };
+    }
+    let mut ways = fours.map(|&(dtype, _)| wide(dtype, false));
+    match ways.next() {
+        Some(first) if ways.all(|way| way == first) && singles.all(|&(dtype, _)| wide(dtype, false) == first) => first,
+        _ => Access::Words,
+    }
 }
 
 /// The parts of a shader, collected by the kernel generators.
@@ -127,23 +167,31 @@ impl Code {
     /// The function that reads word `i` of an input.
     pub fn word(&mut self, input: u8) -> Result<String> {
         let access = *self.inputs.get(usize::from(input)).ok_or_else(|| missing(input))?;
+        let value = match access {
+            Access::Words | Access::Atomic => format!("in{input}[i]"),
+            Access::Pairs => format!("in{input}[i >> 1u][i & 1u]"),
+            Access::Quads => format!("in{input}[i >> 2u][i & 3u]"),
+            Access::Half | Access::HalfQuads => {
+                return Err(Error::op("wgsl", format!("input {input} is declared as F16 and read as words")));
+            }
+        };
         let name = format!("word{input}");
-        self.function(&name, || {
-            let value = match access {
-                Access::Words | Access::Atomic => format!("in{input}[i]"),
-                Access::Pairs => format!("in{input}[i >> 1u][i & 1u]"),
-                Access::Quads => format!("in{input}[i >> 2u][i & 3u]"),
-            };
-            format!("fn {name}(i: u32) -> u32 {{\n    return {value};\n}}\n")
-        });
+        self.function(&name, || format!("fn {name}(i: u32) -> u32 {{\n    return {value};\n}}\n"));
         Ok(name)
     }
 
     /// The function that reads element `i` of an input, in the form of its dtype.
     pub fn load(&mut self, input: u8, dtype: DType) -> Result<String> {
         let rep = Rep::need(dtype)?;
-        let word = self.word(input)?;
         let name = format!("load{input}_{}", dtype.name().to_lowercase());
+        if let Some(half) = self.half(input, dtype)? {
+            let element = if half == Access::Half { "i" } else { "i >> 2u][i & 3u" };
+            self.function(&name, || {
+                format!("fn {name}(i: u32) -> f32 {{\n    return f32(in{input}[{element}]);\n}}\n")
+            });
+            return Ok(name);
+        }
+        let word = self.word(input)?;
         self.function(&name, || {
             let value = match per_word(dtype) {
                 4 => decode(dtype, &format!("(({word}(i >> 2u) >> ((i & 3u) * 8u)) & 0xffu)")),
@@ -160,8 +208,18 @@ impl Code {
     pub fn load4(&mut self, input: u8, dtype: DType) -> Result<String> {
         let rep = Rep::need(dtype)?;
         let access = *self.inputs.get(usize::from(input)).ok_or_else(|| missing(input))?;
-        let word = self.word(input)?;
         let name = format!("load{input}_{}x4", dtype.name().to_lowercase());
+        if let Some(half) = self.half(input, dtype)? {
+            let value = if half == Access::HalfQuads {
+                format!("in{input}[i >> 2u]")
+            } else {
+                let parts: Vec<String> = (0..4).map(|j| format!("in{input}[i + {j}u]")).collect();
+                format!("vec4<f16>({})", parts.join(", "))
+            };
+            self.function(&name, || format!("fn {name}(i: u32) -> vec4<f32> {{\n    return vec4<f32>({value});\n}}\n"));
+            return Ok(name);
+        }
+        let word = self.word(input)?;
         self.function(&name, || {
             let ty = rep.wgsl();
             let value = match (per_word(dtype), access) {
@@ -204,6 +262,34 @@ impl Code {
         Ok(name)
     }
 
+    /// How an input is declared that is read as F16 elements; `None` where it is declared as words.
+    fn half(&self, input: u8, dtype: DType) -> Result<Option<Access>> {
+        let access = *self.inputs.get(usize::from(input)).ok_or_else(|| missing(input))?;
+        match access {
+            Access::Half | Access::HalfQuads if dtype == DType::F16 => Ok(Some(access)),
+            Access::Half | Access::HalfQuads => {
+                Err(Error::op("wgsl", format!("input {input} is declared as F16 and read as {dtype}")))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The function that reads element `i` of an output of less than a word an element, for what stays as it is.
+    pub fn reload(&mut self, output: usize, dtype: DType) -> Result<String> {
+        let rep = Rep::need(dtype)?;
+        let access = *self.outputs.get(output).ok_or_else(|| missing(output))?;
+        let name = format!("reload{output}");
+        let value = match (access, per_word(dtype)) {
+            (Access::Half, _) => format!("f32(out{output}[i])"),
+            (Access::HalfQuads, _) => format!("f32(out{output}[i >> 2u][i & 3u])"),
+            (Access::Words, 4) => decode(dtype, &format!("((out{output}[i >> 2u] >> ((i & 3u) * 8u)) & 0xffu)")),
+            (Access::Words, 2) => decode(dtype, &format!("((out{output}[i >> 1u] >> ((i & 1u) * 16u)) & 0xffffu)")),
+            _ => return Err(Error::op("wgsl", format!("output {output} of {dtype} is not read back"))),
+        };
+        self.function(&name, || format!("fn {name}(i: u32) -> {} {{\n    return {value};\n}}\n", rep.wgsl()));
+        Ok(name)
+    }
+
     /// The function that writes element `i` of an output. Types of less than a word need [`Access::Atomic`]: invocations
     /// that own parts of one word write their own bits only.
     pub fn store(&mut self, output: usize, dtype: DType) -> Result<String> {
@@ -222,6 +308,10 @@ impl Code {
         let body = match (per_word(dtype), access) {
             (4, Access::Atomic) => packed(2, "0xffu", 8),
             (2, Access::Atomic) => packed(1, "0xffffu", 16),
+            (2, Access::Half) if dtype == DType::F16 => {
+                // Exact: the value is rounded already, however the device rounds.
+                format!("out{output}[i] = f16(t_round_f16(v));")
+            }
             (4 | 2, _) => return Err(Error::op("wgsl", format!("single elements of {dtype} need an atomic output"))),
             (_, Access::Words) if rep.is_64() => {
                 format!("out{output}[2u * i] = v.x;\n    out{output}[2u * i + 1u] = v.y;")
@@ -229,6 +319,9 @@ impl Code {
             (_, Access::Words) => format!("out{output}[i] = {bits};"),
             (_, Access::Atomic) => format!("atomicStore(&out{output}[i], {bits});"),
             (_, Access::Pairs | Access::Quads) => format!("out{output}[i >> 2u][i & 3u] = {bits};"),
+            (_, Access::Half | Access::HalfQuads) => {
+                return Err(Error::op("wgsl", format!("an output of {dtype} is declared as F16")));
+            }
         };
         self.function(&name, || format!("fn {name}(i: u32, v: {}) {{\n    {body}\n}}\n", rep.wgsl()));
         Ok(name)
@@ -255,7 +348,10 @@ impl Code {
             2 => {
                 let low = format!("({}) | (({}) << 16u)", e("a"), e("b"));
                 let high = format!("({}) | (({}) << 16u)", e("c"), e("d"));
-                if access == Access::Pairs {
+                if access == Access::HalfQuads {
+                    let four = ["a", "b", "c", "d"].map(|v| format!("t_round_f16({v})")).join(", ");
+                    body += &set("i >> 2u".into(), format!("vec4<f16>(vec4<f32>({four}))"));
+                } else if access == Access::Pairs {
                     body += &set("i >> 2u".into(), format!("vec2<u32>({low}, {high})"));
                 } else {
                     body += &set("i >> 1u".into(), low);
@@ -285,6 +381,10 @@ impl Code {
     /// The whole source.
     pub fn finish(self, target: &Target, subgroups: bool) -> String {
         let mut source = String::new();
+        let half = |access: &Access| matches!(access, Access::Half | Access::HalfQuads);
+        if self.inputs.iter().chain(&self.outputs).any(half) {
+            source += "enable f16;\n";
+        }
         if subgroups && !target.naga {
             source += "enable subgroups;\n";
         }
@@ -298,6 +398,8 @@ impl Code {
             Access::Pairs => "vec2<u32>",
             Access::Quads => "vec4<u32>",
             Access::Atomic => "atomic<u32>",
+            Access::Half => "f16",
+            Access::HalfQuads => "vec4<f16>",
         };
         for (i, access) in self.inputs.iter().enumerate() {
             declare(format!("var<storage, read> in{i}: array<{}>", ty(access)));

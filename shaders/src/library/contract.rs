@@ -1,12 +1,13 @@
 //! Products: a left operand with one or several right operands, dense or quantized, each with its epilogue.
 //!
-//! Uniform block: the step's words, its scalars, then the number of batches.
+//! Uniform block: the step's words, its scalars, the number of batches, then for each part where its output begins, the
+//! strides of the output's batches and rows, and how far apart the columns of a pair lie.
 //! Implementations: through workgroup memory (reduced matrix-vector products for one row or few, register tiles for
 //! many); one invocation a result, without barriers; reduced by subgroup. All share the loaders of this file.
 
 use super::{
     Shader, Target, address,
-    code::{Access, Code, Rep, Slots, fill_words, inputs_of, param, per_word},
+    code::{Access, Code, Rep, Slots, fill_words, inputs_of, param, shared, single},
     entry, expr,
     preprocess::{Defines, expand},
     spread,
@@ -40,19 +41,19 @@ pub fn quant_template(dtype: DType) -> Result<&'static str> {
 }
 
 /// Where everything stands among the words.
-struct Words {
-    batch: usize,
-    m: usize,
-    k: usize,
-    left: usize,
-    prologue: usize,
+pub struct Words {
+    pub batch: usize,
+    pub m: usize,
+    pub k: usize,
+    pub left: usize,
+    pub prologue: usize,
     /// For each part: n, the right operand, each epilogue operand.
-    parts: Vec<(usize, usize, Vec<usize>)>,
-    total: usize,
+    pub parts: Vec<(usize, usize, Vec<usize>)>,
+    pub total: usize,
 }
 
 impl Words {
-    fn of(kernel: &ContractKernel) -> Self {
+    pub fn of(kernel: &ContractKernel) -> Self {
         let batch = usize::from(kernel.batch);
         let operand = 3 + batch;
         let left = batch + 2;
@@ -201,6 +202,14 @@ fn slots(kernel: &ContractKernel) -> Result<Slots> {
     Slots::new(u16::from(kernel.prologue.is_some()), kernel.parts.iter().map(|part| &part.epilogue))
 }
 
+/// Words of the uniform block that tell where a part's output lies.
+const PLACE: usize = 4;
+
+/// Where those of the first part begin.
+pub fn place(kernel: &ContractKernel) -> Result<usize> {
+    Ok(Words::of(kernel).total + slots(kernel)?.words() + 1)
+}
+
 fn batches(kernel: &ContractKernel, words: &[i64]) -> Option<u64> {
     let sizes = words.get(..usize::from(kernel.batch))?;
     sizes.iter().try_fold(1u64, |n, &size| n.checked_mul(u64::try_from(size).ok()?))
@@ -227,6 +236,9 @@ pub fn params(kernel: &ContractKernel, words: &[i64], scalars: &[Scalar], out: &
         }
     }
     out.push(batches as u32);
+    for (n, _, _) in &at.parts {
+        out.extend([0, words[at.m].wrapping_mul(words[*n]) as u32, words[*n] as u32, words[*n] as u32]);
+    }
     Ok(())
 }
 
@@ -255,11 +267,12 @@ pub fn shader(kernel: &ContractKernel, implementation: u32, target: &Target) -> 
     let slots = slots(kernel)?;
     let slots_at = at.total;
     let batches_at = slots_at + slots.words();
-    let param_words = batches_at + 1;
+    let place = place(kernel)?;
+    let param_words = place + PLACE * kernel.parts.len();
     let inputs = inputs(kernel);
     let mut code = Code::new(inputs, kernel.parts.len(), param_words);
     for input in 0..inputs {
-        code.inputs[input] = access(kernel, input);
+        code.inputs[input] = access(kernel, input, target.f16);
     }
     let many = kernel.rows == RowClass::Many;
     let rows = if kernel.rows == RowClass::One { 1 } else { 8 };
@@ -275,7 +288,7 @@ pub fn shader(kernel: &ContractKernel, implementation: u32, target: &Target) -> 
     for (p, part) in kernel.parts.iter().enumerate() {
         let (n, right, epilogue) = &at.parts[p];
         right_code(&mut code, &mut body, kernel, &at, p, *right)?;
-        epilogue_code(&mut code, &mut body, part, p, &at, *n, epilogue, &slots, slots_at)?;
+        epilogue_code(&mut code, &mut body, part, p, &at, place + PLACE * p, epilogue, &slots, slots_at, target.f16)?;
         let cut = cut(kernel, part, implementation, target);
         let by_k = part.right_unit == RightUnit::K;
         let q8 = q8(kernel, part);
@@ -284,6 +297,7 @@ pub fn shader(kernel: &ContractKernel, implementation: u32, target: &Target) -> 
             .set("p", p)
             .set("N", param(*n))
             .set("M_SIZE", param(at.m))
+            .set("OTHER", param(place + PLACE * p + 3))
             .set("K", param(at.k))
             .set("M", rows)
             .set("LEFT_M", param(at.left + 1 + at.batch))
@@ -352,25 +366,17 @@ pub fn shader(kernel: &ContractKernel, implementation: u32, target: &Target) -> 
 }
 
 /// How an input is declared: as wide as its vector reads allow, if they agree.
-fn access(kernel: &ContractKernel, input: usize) -> Access {
-    let mut uses: SmallVec<[DType; 4]> = SmallVec::new();
-    if kernel.vector {
-        if kernel.left_rows && usize::from(kernel.left.0) == input {
-            uses.push(kernel.left.1);
-        }
-        uses.extend(
-            kernel.parts.iter().filter(|p| !quantized(p) && usize::from(p.right.0) == input).map(|p| p.right.1),
-        );
-    }
-    let wide = |dtype: DType| match per_word(dtype) {
-        1 => Access::Quads,
-        2 => Access::Pairs,
-        _ => Access::Words,
-    };
-    match uses.first().map(|&first| wide(first)) {
-        Some(first) if uses.iter().all(|&d| wide(d) == first) => first,
-        _ => Access::Words,
-    }
+fn access(kernel: &ContractKernel, input: usize, half: bool) -> Access {
+    let norm = kernel.prologue.iter().flat_map(|p| [p.weight, p.bias]).flatten().map(|(i, dtype)| (i, dtype, false));
+    let rights = kernel.parts.iter().map(|part| {
+        let (input, dtype) = part.right;
+        (input, dtype, kernel.vector && !quantized(part))
+    });
+    let epilogues = kernel.parts.iter().flat_map(|part| &part.operands);
+    let epilogues = epilogues.filter_map(|operand| Some((operand.input?, operand.dtype, false)));
+    let left = [(kernel.left.0, kernel.left.1, kernel.vector && kernel.left_rows)];
+    let all = left.into_iter().chain(rights).chain(norm).chain(epilogues);
+    shared(all.filter(|use_| usize::from(use_.0) == input).map(|(_, dtype, four)| (dtype, four)), half)
 }
 
 /// `base + batch * strides`, where `at` is the operand's first word and `batch` decodes the batch number.
@@ -602,15 +608,14 @@ fn epilogue_code(
     part: &ContractPart,
     p: usize,
     at: &Words,
-    n: usize,
+    place: usize,
     operands: &[usize],
     slots: &Slots,
     slots_at: usize,
+    half: bool,
 ) -> Result<()> {
     let stored = part.epilogue.dtype().ok_or_else(|| Error::op("matmul", "an empty epilogue"))?;
-    if per_word(stored) > 1 {
-        code.outputs[p] = Access::Atomic;
-    }
+    code.outputs[p] = single(stored, half);
     let name = format!("epilogue{p}");
     let value = expr::function(code, &name, &part.epilogue, &part.operands, Some(DType::F32), slots, slots_at)?;
     let mut indices: Vec<String> = batch_indices(at).iter().map(|i| format!("({i})")).collect();
@@ -628,10 +633,11 @@ fn epilogue_code(
     let store = code.store(p, stored)?;
     let _ = write!(
         body,
-        "fn store_part{p}(batch: u32, i: u32, j: u32, acc0: f32, acc1: f32) {{\n    {store}((batch * {} + i) * {} + j, \
+        "fn store_part{p}(batch: u32, i: u32, j: u32, acc0: f32, acc1: f32) {{\n    {store}({} + batch * {} + i * {} + j, \
          {}({}));\n}}\n",
-        param(at.m),
-        param(n),
+        param(place),
+        param(place + 1),
+        param(place + 2),
         value.name,
         loads.join(", ")
     );

@@ -1,10 +1,11 @@
 //! Rows by index, from plain and quantized sources.
 //!
-//! Uniform block: the step's 9 words, the number of output elements, and last the step's number for the fault word.
+//! Uniform block: the step's 9 words, the number of output elements, the rows of the source that are bound (first, count),
+//! where the output begins, and last the step's number for the fault word.
 
 use super::{
     Shader, Target,
-    code::{Access, Code, Rep, fill_words, param, per_word},
+    code::{Code, Rep, fill_words, param, per_word, shared, wide},
     contract::{STRUCTS, quant_template},
     expr,
     preprocess::{Defines, expand},
@@ -13,7 +14,10 @@ use super::{
 use smallvec::{SmallVec, smallvec};
 use tallow_graph::{DType, Error, Result, kernel::GatherKernel};
 
-const WORDS: usize = 9;
+/// Words of a step.
+pub const WORDS: usize = 9;
+/// Where the bound rows and the output's place stand in the uniform block.
+pub const PLACE: usize = WORDS + 1;
 
 /// Whether the dtypes can be gathered.
 pub fn supported(kernel: &GatherKernel) -> bool {
@@ -23,7 +27,7 @@ pub fn supported(kernel: &GatherKernel) -> bool {
 }
 
 /// Output elements that an invocation writes.
-fn unit(kernel: &GatherKernel) -> u64 {
+pub fn unit(kernel: &GatherKernel) -> u64 {
     if kernel.source.is_quantized() {
         8
     } else if per_word(kernel.output) > 1 {
@@ -50,8 +54,8 @@ pub fn params(kernel: &GatherKernel, words: &[i64], out: &mut Vec<u32>) -> Resul
             format!("rows of {} elements are not whole blocks of {}", words[3], kernel.source),
         ));
     }
-    // The step's number, which the host knows.
-    out.push(0);
+    // Last the step's number, which the host knows.
+    out.extend([0, words[2] as u32, 0, 0]);
     Ok(())
 }
 
@@ -62,10 +66,16 @@ pub fn grids(kernel: &GatherKernel, words: &[i64], target: &Target) -> SmallVec<
 
 /// The shader.
 pub fn shader(kernel: &GatherKernel, target: &Target) -> Result<Shader> {
-    let param_words = WORDS + 2;
+    let param_words = PLACE + 4;
     let mut code = Code::new(2, 1, param_words);
     code.fault = true;
     let quantized = kernel.source.is_quantized();
+    if !quantized {
+        code.inputs[0] = shared([(kernel.source, false)], target.f16);
+    }
+    if unit(kernel) == 4 && target.f16 && kernel.output == DType::F16 {
+        code.outputs[0] = wide(DType::F16, true);
+    }
     let ids = code.load(1, kernel.ids)?;
     let at = format!("{} + i * {}", param(7), param(8));
     let id = match Rep::need(kernel.ids)? {
@@ -84,7 +94,10 @@ pub fn shader(kernel: &GatherKernel, target: &Target) -> Result<Shader> {
         .set("OUTER_STRIDE", param(5))
         .set("ROW_STRIDE", param(6))
         .set("COUNT", param(WORDS))
-        .set("STEP", param(WORDS + 1))
+        .set("FIRST", param(PLACE))
+        .set("BOUND", param(PLACE + 1))
+        .set("OUT", param(PLACE + 2))
+        .set("STEP", param(PLACE + 3))
         .set("UNIT", unit(kernel))
         .set("T", Rep::need(kernel.output)?.wgsl())
         .flag("QUANTIZED", quantized)
@@ -99,9 +112,10 @@ pub fn shader(kernel: &GatherKernel, target: &Target) -> Result<Shader> {
         defines.set("CAST", expr::cast("from_", kernel.source, kernel.output)?);
         if unit(kernel) == 1 {
             defines.set("STORE", code.store(0, kernel.output)?);
+        } else {
+            defines.set("KEPT", code.reload(0, kernel.output)?);
         }
     }
-    debug_assert!(code.outputs[0] == Access::Words);
     code.body += &expand("gather.wgsl", &defines)?;
     Ok(Shader {
         label: format!("gather {} {}", kernel.source, kernel.ids),

@@ -6,7 +6,7 @@
 
 use super::{
     Shader, Target, address,
-    code::{Access, Code, Rep, Slots, fill_words, inputs_of, param, per_word},
+    code::{Access, Code, Rep, Slots, fill_words, inputs_of, param, per_word, shared, single, wide},
     entry, expr, spread,
 };
 use smallvec::{SmallVec, smallvec};
@@ -30,11 +30,11 @@ enum Mode {
     Packed,
 }
 
-fn mode(part: &MapPart) -> Option<Mode> {
+fn mode(part: &MapPart, half: bool) -> Option<Mode> {
     let dtype = part.expr.dtype()?;
     Some(if part.vector {
         Mode::Vector
-    } else if part.output == Layout::Linear && per_word(dtype) > 1 {
+    } else if part.output == Layout::Linear && single(dtype, half) == Access::Atomic {
         Mode::Packed
     } else {
         Mode::Single
@@ -52,7 +52,7 @@ fn elements(part: &MapPart, words: &[i64]) -> Option<u64> {
 }
 
 /// Each part with its words.
-fn split<'a>(kernel: &'a MapKernel, mut words: &'a [i64]) -> Option<Vec<(&'a MapPart, &'a [i64])>> {
+pub fn split<'a>(kernel: &'a MapKernel, mut words: &'a [i64]) -> Option<Vec<(&'a MapPart, &'a [i64])>> {
     kernel
         .parts
         .iter()
@@ -107,9 +107,9 @@ pub fn params(kernel: &MapKernel, words: &[i64], scalars: &[Scalar], out: &mut V
 }
 
 /// Workgroups of a part.
-fn groups(part: &MapPart, words: &[i64]) -> u64 {
+fn groups(part: &MapPart, words: &[i64], half: bool) -> u64 {
     let n = elements(part, words).unwrap_or(0);
-    let items = match mode(part) {
+    let items = match mode(part, half) {
         Some(Mode::Vector) => n.div_ceil(4),
         Some(Mode::Packed) if n > 0 => {
             let per = part.expr.dtype().map_or(1, per_word);
@@ -124,25 +124,16 @@ fn groups(part: &MapPart, words: &[i64]) -> u64 {
 /// The grid.
 pub fn grids(kernel: &MapKernel, words: &[i64], target: &Target) -> SmallVec<[[u32; 3]; 2]> {
     let Some(parts) = split(kernel, words) else { return smallvec![[0; 3]] };
-    smallvec![spread(parts.iter().map(|(part, words)| groups(part, words)).sum(), target)]
+    smallvec![spread(parts.iter().map(|(part, words)| groups(part, words, target.f16)).sum(), target)]
 }
 
 /// How an input is declared: wide where every use allows it.
-fn access(kernel: &MapKernel, input: usize) -> Access {
-    let mut found = None;
-    for part in &kernel.parts {
-        for operand in part.operands.iter().filter(|o| o.input.map(usize::from) == Some(input)) {
-            let this = match (part.vector, per_word(operand.dtype), Rep::of(operand.dtype)) {
-                (true, 1, Some(rep)) if !rep.is_64() => Access::Quads,
-                (true, 2, _) => Access::Pairs,
-                _ => return Access::Words,
-            };
-            if *found.get_or_insert(this) != this {
-                return Access::Words;
-            }
-        }
-    }
-    found.unwrap_or(Access::Words)
+fn access(kernel: &MapKernel, input: usize, half: bool) -> Access {
+    let uses = kernel.parts.iter().flat_map(|part| {
+        let own = part.operands.iter().filter(move |o| o.input.map(usize::from) == Some(input));
+        own.map(|operand| (operand.dtype, part.vector))
+    });
+    shared(uses, half)
 }
 
 /// The shader.
@@ -155,12 +146,12 @@ pub fn shader(kernel: &MapKernel, target: &Target) -> Result<Shader> {
     let inputs = inputs(kernel);
     let mut code = Code::new(inputs, kernel.parts.len(), param_words);
     for input in 0..inputs {
-        code.inputs[input] = access(kernel, input);
+        code.inputs[input] = access(kernel, input, target.f16);
     }
     let mut dispatch = String::new();
     let mut first = 0;
     for (p, part) in kernel.parts.iter().enumerate() {
-        let items = part_code(&mut code, p, part, first, counts_at + p, &slots, slots_at)?;
+        let items = part_code(&mut code, p, part, first, counts_at + p, &slots, slots_at, target.f16)?;
         let _ = write!(
             dispatch,
             "    let groups{p} = ({items} + 63u) / 64u;\n    if (g < groups{p}) {{\n        map{p}(g * 64u + lid);\n        \
@@ -182,6 +173,7 @@ pub fn shader(kernel: &MapKernel, target: &Target) -> Result<Shader> {
 }
 
 /// Emits the function `map{p}(t)` of one part, and returns the expression of its number of invocations.
+#[allow(clippy::too_many_arguments, reason = "one call")]
 fn part_code(
     code: &mut Code,
     p: usize,
@@ -190,17 +182,17 @@ fn part_code(
     count: usize,
     slots: &Slots,
     slots_at: usize,
+    half: bool,
 ) -> Result<String> {
     let rank = usize::from(part.rank);
     let dtype = part.expr.dtype().ok_or_else(|| Error::op("map", "an empty expression"))?;
-    let mode = mode(part).ok_or_else(|| Error::op("map", "an empty expression"))?;
+    let mode = mode(part, half).ok_or_else(|| Error::op("map", "an empty expression"))?;
     let output_at = first + rank;
     let operand_at = |o: usize| output_at + (1 + o) * (1 + rank);
     let value = expr::function(code, &format!("value{p}"), &part.expr, &part.operands, None, slots, slots_at)?;
     code.outputs[p] = match (mode, per_word(dtype), Rep::need(dtype)?.is_64()) {
-        (Mode::Vector, 1, false) => Access::Quads,
-        (Mode::Vector, 2, _) => Access::Pairs,
-        (Mode::Single, 2 | 4, _) => Access::Atomic,
+        (Mode::Vector, 1 | 2, false) => wide(dtype, half),
+        (Mode::Single, 2 | 4, _) => single(dtype, half),
         _ => Access::Words,
     };
 

@@ -6,6 +6,8 @@
 //! offset. A shader with a fault word takes the step's number from the last word that [`params`] wrote, which is 0 until
 //! the host puts the number there.
 //!
+//! [`split`] cuts a step whose buffers are larger than a binding may be into pieces that are run one after the other.
+//!
 //! `map`, `row`, `contract`, `attention`, `gather` and `random` each hold one kind of kernel; the templates
 //! they fill stand in `shaders/wgsl`.
 
@@ -19,6 +21,9 @@ mod map;
 mod preprocess;
 mod random;
 mod row;
+mod split;
+
+pub use split::{Piece, Room, Window, split, too_large};
 
 use code::address;
 use smallvec::{SmallVec, smallvec};

@@ -1,8 +1,8 @@
-//! Random numbers. Uniform block: the step's five words, then its two scalars.
+//! Random numbers. Uniform block: the step's five words, its two scalars, then the first block of four numbers.
 
 use super::{
     Shader, Target,
-    code::{Access, Code, Slots, fill_words, param, per_word},
+    code::{Code, Slots, fill_words, param, per_word, wide},
     preprocess::{Defines, expand},
     spread,
 };
@@ -12,7 +12,10 @@ use tallow_graph::{
     kernel::{Distribution, RandomKernel},
 };
 
-const WORDS: usize = 5;
+/// Words of a step.
+pub const WORDS: usize = 5;
+/// Where the first block stands in the uniform block.
+pub const PLACE: usize = WORDS + 2;
 
 /// Whether the dtype can be drawn.
 pub fn supported(kernel: &RandomKernel) -> bool {
@@ -26,7 +29,9 @@ pub fn params(_: &RandomKernel, words: &[i64], scalars: &[Scalar], out: &mut Vec
         return Err(Error::op("random", "2^32 elements or more: draw fewer at once"));
     }
     fill_words("random", words, out)?;
-    Slots::new(2, [])?.fill(scalars, out)
+    Slots::new(2, [])?.fill(scalars, out)?;
+    out.push(0);
+    Ok(())
 }
 
 /// The grid.
@@ -37,11 +42,11 @@ pub fn grids(_: &RandomKernel, words: &[i64], target: &Target) -> SmallVec<[[u32
 
 /// The shader.
 pub fn shader(kernel: &RandomKernel, target: &Target) -> Result<Shader> {
-    let param_words = WORDS + 2;
+    let param_words = PLACE + 1;
     let mut code = Code::new(0, 1, param_words);
     let packed = per_word(kernel.dtype) > 1;
     if packed {
-        code.outputs[0] = Access::Pairs;
+        code.outputs[0] = wide(kernel.dtype, target.f16);
     }
     let mut defines = Defines::default();
     defines
@@ -50,6 +55,7 @@ pub fn shader(kernel: &RandomKernel, target: &Target) -> Result<Shader> {
         .set("KEY_HIGH", param(2))
         .set("COUNTER_LOW", param(3))
         .set("COUNTER_HIGH", param(4))
+        .set("BLOCK", param(PLACE))
         .set("FIRST", format!("bitcast<f32>({})", param(5)))
         .set("SECOND", format!("bitcast<f32>({})", param(6)))
         .flag("NORMAL", kernel.distribution == Distribution::Normal)

@@ -1,12 +1,13 @@
 //! Reductions, arg-reductions and norms of rows.
 //!
-//! Uniform block: the step's words, its scalars, then the number of rows and their length.
+//! Uniform block: the step's words, its scalars, then the number of rows, their length and the first element's place in
+//! the output.
 //! Implementations: a workgroup of 64 or 256 a row, meeting in a tree; one invocation a row (short rows, rows whose
 //! elements lie apart, devices where barriers are dear); 16 rows and 16 slices a workgroup (sums over leading axes).
 
 use super::{
     Shader, Target, address,
-    code::{Access, Code, Rep, Slots, fill_words, inputs_of, param, per_word},
+    code::{Code, Rep, Slots, fill_words, inputs_of, param, shared, single},
     expr,
     preprocess::{Defines, expand},
     spread,
@@ -39,9 +40,15 @@ fn own_scalars(op: RowOp) -> u16 {
     u16::from(matches!(op, RowOp::RmsNorm | RowOp::LayerNorm))
 }
 
-fn word_count(kernel: &RowKernel) -> usize {
+pub fn word_count(kernel: &RowKernel) -> usize {
     let rank = usize::from(kernel.outer) + usize::from(kernel.inner);
     rank + kernel.operands.len() * (1 + rank)
+}
+
+/// Where the first element's place in the output stands in the uniform block.
+pub fn place(kernel: &RowKernel) -> Result<usize> {
+    let slots = Slots::new(own_scalars(kernel.op), [&kernel.before, &kernel.after])?;
+    Ok(word_count(kernel) + slots.words() + 2)
 }
 
 /// Rows and their length.
@@ -111,7 +118,7 @@ pub fn params(kernel: &RowKernel, words: &[i64], scalars: &[Scalar], out: &mut V
     let fits = fits.filter(|&(rows, length)| !norm(kernel.op) || rows * length < 1 << 32);
     let (rows, length) =
         fits.ok_or_else(|| Error::op("row", "2^31 rows or elements of a row, or more: split the tensor"))?;
-    out.extend([rows as u32, length as u32]);
+    out.extend([rows as u32, length as u32, 0]);
     Ok(())
 }
 
@@ -174,15 +181,17 @@ pub fn shader(kernel: &RowKernel, implementation: u32, target: &Target) -> Resul
     let slots = Slots::new(own_scalars(kernel.op), [&kernel.before, &kernel.after])?;
     let slots_at = word_count(kernel);
     let rows_at = slots_at + slots.words();
-    let param_words = rows_at + 2;
+    let param_words = rows_at + 3;
     let value = kernel.before.dtype().ok_or_else(|| Error::op("row", "an empty expression"))?;
     let stored = kernel.after.dtype().ok_or_else(|| Error::op("row", "an empty expression"))?;
     let rep = Rep::need(value)?;
     let inputs = inputs(kernel);
     let mut code = Code::new(inputs, 1, param_words);
-    if per_word(stored) > 1 {
-        code.outputs[0] = Access::Atomic;
+    for (input, access) in code.inputs.iter_mut().enumerate() {
+        let uses = kernel.operands.iter().filter(|o| o.input.map(usize::from) == Some(input));
+        *access = shared(uses.map(|operand| (operand.dtype, false)), target.f16);
     }
+    code.outputs[0] = single(stored, target.f16);
     let accumulator = if arg(kernel.op) { DType::U32 } else { value };
     let before = expr::function(&mut code, "before_value", &kernel.before, &kernel.operands, None, &slots, slots_at)?;
     let after =
@@ -239,6 +248,7 @@ pub fn shader(kernel: &RowKernel, implementation: u32, target: &Target) -> Resul
     let ty = rep.wgsl();
     let _ = write!(body, "fn before(j: u32) -> {ty} {{\n{decode}    return {};\n}}\n", call(&before, &[])?);
     let place = if norm(kernel.op) { format!("r * {} + j", param(rows_at + 1)) } else { "r".to_string() };
+    let place = format!("{} + {place}", param(rows_at + 2));
     let _ = write!(
         body,
         "fn finish(r: u32, j: u32, acc: {}) {{\n{decode}    {store}({place}, {});\n}}\n",

@@ -168,7 +168,7 @@ fn implementations(_: &Kernel, words: &[i64], _: &Target) -> SmallVec<[Implement
 
 /// Options with the small library.
 pub fn options() -> Options {
-    Options { library: Library { implementations, shader, params, grids }, ..Options::default() }
+    Options { library: Library { implementations, shader, params, grids, ..Library::default() }, ..Options::default() }
 }
 
 /// The last adapter (a software one, where there is one), or `None` with a line that says so.

@@ -6,6 +6,7 @@ mod attention;
 mod contract;
 mod gather;
 mod harness;
+mod large;
 mod map;
 mod random;
 mod row;
