@@ -5,6 +5,7 @@
 mod kernels;
 
 use std::{collections::HashSet, fs, path::PathBuf};
+use tallow_graph::DType;
 use tallow_wgpu::library::{self, Target};
 
 /// A device at the guaranteed minimum, with the given tiers.
@@ -26,6 +27,8 @@ fn targets(naga: bool) -> Vec<Target> {
     vec![
         target(naga, None, false, false, false),
         target(naga, None, false, false, true),
+        target(naga, None, false, true, false),
+        target(naga, None, false, true, true),
         target(naga, Some((32, 32)), true, true, false),
         target(naga, Some((8, 128)), true, true, false),
     ]
@@ -90,6 +93,7 @@ fn every_shader_passes_naga() {
             fs::write(PathBuf::from(&folder).join(format!("{name}.wgsl")), source).unwrap();
         }
     }
+    println!("{} shaders", all.len());
     assert!(failures.is_empty(), "{} of {} fail:\n{}", failures.len(), all.len(), failures.join("\n"));
 }
 
@@ -99,6 +103,7 @@ fn browser_variants_are_written_for_tint() {
     for (name, source, _) in &all {
         // The line must be there where the builtins are, and only there.
         assert_eq!(source.contains("enable subgroups;"), source.contains("subgroupAdd("), "{name}");
+        assert_eq!(source.contains("enable f16;"), source.contains("f16>"), "{name}");
     }
     let Some(folder) = std::env::var_os("TALLOW_WGSL_DUMP") else { return };
     let folder = PathBuf::from(folder);
@@ -135,4 +140,36 @@ fn the_uniform_block_has_its_promised_size() {
         assert!(library::params(&kernel, &large, &scalars, &mut Vec::new()).is_err(), "{name}");
         assert!(library::params(&kernel, &words[..words.len() - 1], &scalars, &mut Vec::new()).is_err(), "{name}");
     }
+}
+
+/// At tier T1 no shader shares words between invocations for F16, and T0 needs no f16.
+#[test]
+fn half_precision_is_native_where_the_device_has_it() {
+    let (mut native, mut packed) = (0, 0);
+    for f16 in [false, true] {
+        let target = target(true, None, false, f16, false);
+        for (name, kernel, words) in kernels::all() {
+            let half = match &kernel {
+                tallow_graph::Kernel::Map(k) => k.parts.iter().all(|part| part.expr.dtype() == Some(DType::F16)),
+                tallow_graph::Kernel::Row(k) => k.after.dtype() == Some(DType::F16),
+                tallow_graph::Kernel::Contract(k) => k.parts.iter().all(|p| p.epilogue.dtype() == Some(DType::F16)),
+                tallow_graph::Kernel::Gather(k) => k.output == DType::F16,
+                tallow_graph::Kernel::Random(k) => k.dtype == DType::F16,
+                _ => false,
+            };
+            for implementation in library::implementations(&kernel, &words, &target) {
+                let source = library::shader(&kernel, implementation.id, &target).unwrap().source;
+                assert_eq!(source.contains("enable f16;"), source.contains("f16>"), "{name}");
+                assert!(f16 || !source.contains("enable f16;"), "{name}");
+                if half && f16 {
+                    assert!(source.contains("enable f16;"), "{name}");
+                    assert!(!source.contains("atomicAnd("), "{name}");
+                    native += 1;
+                } else if half {
+                    packed += 1;
+                }
+            }
+        }
+    }
+    assert!(native > 50 && native == packed, "{native} native, {packed} packed");
 }

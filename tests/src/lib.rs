@@ -24,11 +24,13 @@ pub fn devices() -> Vec<Candidate> {
     found
 }
 
-/// One device by name; `None`, with a line that says so, where it is absent.
+/// One device by name; `None`, with a line that says so, where it is absent. `wgpu:pieces` is a GPU that is opened with
+/// bindings of [`SMALL_BINDING`] bytes at most, so that larger tensors are computed in pieces.
 pub fn device(name: &str) -> Option<Candidate> {
     let device = match name {
         "reference" => Ok(Device::from_backend(Arc::new(Reference::default()))),
         "cpu" => Ok(Device::Cpu),
+        "wgpu:pieces" => pieces(),
         other => tallow::block_on(Device::by_name(other)),
     };
     match device {
@@ -38,6 +40,15 @@ pub fn device(name: &str) -> Option<Candidate> {
             None
         }
     }
+}
+
+/// The most bytes that `wgpu:pieces` binds at once.
+pub const SMALL_BINDING: u64 = 20 << 10;
+
+fn pieces() -> tallow::Result<Device> {
+    let options = tallow_wgpu::Options { max_binding: Some(SMALL_BINDING), ..tallow_wgpu::Options::default() };
+    let backend = tallow::block_on(tallow_wgpu::WgpuBackend::open(0, options))?;
+    Ok(Device::from_backend(Arc::new(backend)))
 }
 
 /// The folder of a golden fixture.

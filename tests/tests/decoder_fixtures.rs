@@ -73,6 +73,11 @@ macro_rules! families {
             fn wgpu() {
                 on("wgpu");
             }
+            /// The embedding, the joined projections and the output layer are larger than a binding may be.
+            #[test]
+            fn wgpu_in_pieces() {
+                on("wgpu:pieces");
+            }
         }
     )+ };
 }

@@ -310,7 +310,8 @@ fn contracts() -> Vec<Case> {
 fn others() -> Vec<Case> {
     let mut all = Vec::new();
     for rows in [RowClass::One, RowClass::Few, RowClass::Many] {
-        for (dtype, kv_dtype) in [(DType::F32, DType::F32), (DType::F32, DType::F16), (DType::BF16, DType::BF16)] {
+        let dtypes = [DType::F32, DType::F16, DType::BF16];
+        for (dtype, kv_dtype) in dtypes.map(|d| (d, d)).into_iter().chain([(DType::F32, DType::F16)]) {
             for bits in 0..16 {
                 let on = |bit: u32| bits >> bit & 1 == 1;
                 let kernel = AttentionKernel {

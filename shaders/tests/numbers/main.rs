@@ -5,6 +5,7 @@
 mod attention;
 mod contract;
 mod gather;
+mod half;
 mod harness;
 mod large;
 mod map;
