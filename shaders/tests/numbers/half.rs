@@ -72,7 +72,7 @@ fn every_value_passes() {
     }
     // What F16 cannot hold, and ties: every upper half of an f32, with lower halves around the middle of two f16.
     let wide: Vec<u8> = (0..=u16::MAX)
-        .flat_map(|high| (u32::from(high) << 16 | u32::from(high) * 40_503 % 4 * 0x1000).to_le_bytes())
+        .flat_map(|high| ((u32::from(high) << 16) | (u32::from(high) * 40_503 % 4 * 0x1000)).to_le_bytes())
         .collect();
     let cast = [(Inst::Load(0), DType::F32), (Inst::Cast(0), half)];
     let inputs = [Input::Plain(wide)];
