@@ -53,6 +53,9 @@ fn rows() {
     same("softmax", 1e-5, |d| noise(&DIMS, 10, d).softmax_last_dim());
     same("sum of rows", 1e-5, |d| noise(&DIMS, 11, d).sum(1));
     same("maximum of rows", 0.0, |d| noise(&DIMS, 12, d).max(1));
+    same("sum over the leading axis", 1e-5, |d| noise(&DIMS, 14, d).sum(0));
+    same("sum of all", 1e-4, |d| noise(&DIMS, 15, d).affine(1.0, 0.5)?.sum_all());
+    same("mean of all", 1e-5, |d| noise(&DIMS, 16, d).affine(1.0, 0.5)?.mean_all());
     same("argmax of rows", 0.0, |d| noise(&DIMS, 13, d).argmax(1));
 }
 

@@ -6,7 +6,7 @@ use super::{
     errors::{Errors, Failure},
     pool::{Counts, Gpu, Pool},
 };
-use crate::library::{self, Piece, Room, Shader, Target};
+use crate::library::{self, Cut, Room, Shader, Target};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use tallow_graph::{Error, Implementation, Info, Kernel, Result, Scalar};
@@ -56,7 +56,7 @@ pub struct Library {
     pub shader: fn(&Kernel, u32, &Target) -> Result<Shader>,
     pub params: fn(&Kernel, &[i64], &[Scalar], &mut Vec<u32>) -> Result<()>,
     pub grids: fn(&Kernel, u32, &[i64], &Target) -> SmallVec<[[u32; 3]; 2]>,
-    pub split: fn(&Kernel, &[i64], &Room) -> Result<Vec<Piece>>,
+    pub split: fn(&Kernel, &[i64], usize, &Room) -> Result<Cut>,
 }
 
 impl Default for Library {

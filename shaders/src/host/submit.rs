@@ -103,8 +103,15 @@ impl Inner {
         recorder.words.clear();
         let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         let pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime();
-        let mut recording =
-            Recording { inner: self, recorder, pass, chunk: 0, dispatches: 0, pipeline: std::ptr::null() };
+        let mut recording = Recording {
+            inner: self,
+            recorder,
+            pass,
+            chunk: 0,
+            dispatches: 0,
+            pipeline: std::ptr::null(),
+            temporaries: Vec::new(),
+        };
         for (i, (step, ready)) in program.steps.iter().zip(steps.iter_mut()).enumerate() {
             let (words, scalars) = run.data(i);
             let grids = (self.library.grids)(&step.kernel, step.implementation, words, &self.target);
@@ -124,7 +131,8 @@ impl Inner {
                 recording.step(step, ready, words, scalars, &grids, bound)?;
             }
         }
-        let Recording { recorder, pass, chunk, dispatches, .. } = recording;
+        // Temporaries go back to the pool after the submit: until then, a write of another thread would come first.
+        let Recording { recorder, pass, chunk, dispatches, temporaries: _temporaries, .. } = recording;
         drop(pass);
         if dispatches == 0 {
             return Ok(());
@@ -155,6 +163,8 @@ struct Recording<'a> {
     dispatches: u64,
     /// What was set last.
     pipeline: *const Compiled,
+    /// What pieces use between them.
+    temporaries: Vec<WgpuBuffer>,
 }
 
 impl Recording<'_> {
@@ -198,17 +208,24 @@ impl Recording<'_> {
         if step.scratch.is_some() {
             return Err(too_large(&step.kernel, "scratch memory and what goes with it", &room));
         }
-        for piece in (library.split)(&step.kernel, words, &room)? {
+        let cut = (library.split)(&step.kernel, words, scalars.len(), &room)?;
+        let own = cut.temporaries.iter().map(|&bytes| self.inner.pool.allocate(bytes)).collect::<Result<Vec<_>>>()?;
+        let mut all: Vec<Scalar> = Vec::new();
+        for piece in cut.pieces {
             let grids = (library.grids)(&piece.kernel, step.implementation, &piece.words, target);
             if grids.iter().all(|grid| grid.contains(&0)) {
                 continue;
             }
             let compiled = pipelines.lock().get(gpu, library, target, *checks, &piece.kernel, step.implementation)?;
-            let at = self.block(&piece.kernel, &compiled, &piece.words, scalars, &piece.patches, &grids)?;
+            all.clear();
+            all.extend(scalars.iter().chain(&piece.scalars));
+            let at = self.block(&piece.kernel, &compiled, &piece.words, &all, &piece.patches, &grids)?;
             let mut buffers: SmallVec<[&WgpuBuffer; 8]> = SmallVec::new();
             let mut windows: SmallVec<[(u64, u64); 8]> = SmallVec::new();
             for window in &piece.windows {
-                let buffer = *bound.get(window.buffer).ok_or_else(|| Error::msg("submit: a piece binds no buffer"))?;
+                let known = bound.get(window.buffer).copied();
+                let buffer = known.or_else(|| own.get(window.buffer.checked_sub(bound.len())?));
+                let buffer = buffer.ok_or_else(|| Error::msg("submit: a piece binds no buffer"))?;
                 let end = (window.offset.saturating_add(window.bytes)).min(buffer.capacity());
                 let bytes = end.checked_sub(window.offset).filter(|&bytes| bytes > 0).ok_or_else(|| {
                     Error::op(step.kernel.name(), format!("it reaches byte {}, of a buffer of {end}", window.offset))
@@ -219,6 +236,7 @@ impl Recording<'_> {
             let group = self.group(&compiled, buffers.iter().copied(), Some(&windows))?;
             self.dispatch(&compiled, &group, at, &grids);
         }
+        self.temporaries.extend(own);
         Ok(())
     }
 

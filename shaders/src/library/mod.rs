@@ -23,7 +23,7 @@ mod random;
 mod row;
 mod split;
 
-pub use split::{Piece, Room, Window, split, too_large};
+pub use split::{Cut, Piece, Room, Window, split, too_large};
 
 use code::address;
 use smallvec::{SmallVec, smallvec};

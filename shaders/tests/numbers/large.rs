@@ -205,8 +205,45 @@ fn rows() {
     let inputs = [Input::Plain(noise.elements(DType::F32, (rows * length) as usize))];
     let words = [rows, length, 0, length, 1];
     large("many rows", &kernel, &inputs, &[(DType::F16, rows as usize)], &words, &[], relative(1e-3, 1e-3), 16);
-    let one = [1, 8000, 0, 8000, 1];
-    refused("one row", &kernel, &inputs, &[(DType::F16, 1)], &one);
+    // Rows that are longer than a binding, and the sum over a leading axis: partial results, then all.
+    for op in [RowOp::Sum, RowOp::Mean, RowOp::Max, RowOp::Min, RowOp::ArgMax, RowOp::Softmax] {
+        for (name, sizes, strides, n) in
+            [("long", [2i64, 40_001], [40_001i64, 1], 80_002usize), ("leading", [7, 1111], [1, 7], 7777)]
+        {
+            let whole = matches!(op, RowOp::ArgMax | RowOp::Softmax);
+            let accumulator = if op == RowOp::ArgMax { DType::U32 } else { DType::F32 };
+            let after = if whole {
+                expr(&[(Inst::Acc(0), accumulator)])
+            } else {
+                expr(&[
+                    (Inst::Acc(0), DType::F32),
+                    (Inst::Load(1), DType::F32),
+                    (Inst::Binary(BinaryOp::Mul, 0, 1), DType::F32),
+                    (Inst::Param(0), DType::F32),
+                    (Inst::Binary(BinaryOp::Add, 2, 3), DType::F32),
+                ])
+            };
+            let kernel = Kernel::Row(RowKernel {
+                op,
+                outer: 1,
+                inner: 1,
+                operands: smallvec![operand(0, DType::F32, Layout::Strided), operand(1, DType::F32, Layout::Strided)],
+                before: expr(&[(Inst::Load(0), DType::F32)]),
+                after,
+                accumulator,
+            });
+            let inputs = [Input::Plain(noise.elements(DType::F32, n)), Input::Plain(noise.elements(DType::F32, 10))];
+            let words = [sizes[0], sizes[1], 0, strides[0], strides[1], 2, 1, 0];
+            let results = if op == RowOp::Softmax { n } else { sizes[0] as usize };
+            let outputs = [(accumulator, results)];
+            let name = format!("{op:?} {name}");
+            if whole {
+                refused(&name, &kernel, &inputs, &outputs, &words);
+            } else {
+                large(&name, &kernel, &inputs, &outputs, &words, &[Scalar::F(0.25)], scaled(1e-5), 3);
+            }
+        }
+    }
 }
 
 struct Product {

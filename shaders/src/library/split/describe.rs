@@ -20,12 +20,12 @@ use tallow_graph::{
 pub(super) fn nests(kernel: &Kernel, words: &[i64], room: &Room) -> Result<Vec<Nest>> {
     Ok(match kernel {
         Kernel::Map(k) => maps(k, words, room)?,
-        Kernel::Row(k) => vec![rows(k, words, room)?],
+        Kernel::Row(k) => vec![rows(k, words, row::inputs(k), room)?],
         Kernel::Contract(k) => contracts(k, words, room)?,
         Kernel::Attention(k) => vec![attentions(k, words)?],
         Kernel::Gather(k) => vec![gathers(k, words)?],
         Kernel::Random(k) => vec![randoms(k, words)?],
-        #[allow(unreachable_patterns, reason = "kinds that come later are refused until they are described here")]
+        // Kinds whose accesses are not described.
         other => return Err(too_large(other, "a buffer", room)),
     })
 }
@@ -153,12 +153,12 @@ fn map_part(part: &MapPart, words: &[i64], output: usize, room: &Room) -> Nest {
     Nest { kernel: one(part), strided, words, axes, accesses, buffers: bindings.buffers, patches: SmallVec::new() }
 }
 
-fn rows(kernel: &RowKernel, words: &[i64], room: &Room) -> Result<Nest> {
+/// `output`: the buffer that it writes.
+pub(super) fn rows(kernel: &RowKernel, words: &[i64], output: usize, room: &Room) -> Result<Nest> {
     let (outer, inner) = (usize::from(kernel.outer), usize::from(kernel.inner));
     let rank = outer + inner;
     let words = words.get(..row::word_count(kernel)).ok_or_else(|| few("row"))?;
     let (outer_sizes, inner_sizes) = words[..rank].split_at(outer);
-    let inputs = row::inputs(kernel);
     let mut own = kernel.clone();
     let mut bindings = Bindings::new(own.operands.len() + 1, room);
     let mut accesses = Vec::new();
@@ -172,12 +172,12 @@ fn rows(kernel: &RowKernel, words: &[i64], room: &Room) -> Result<Nest> {
     }
     let length = if kernel.op.reduces() { 1 } else { product(inner_sizes) };
     let strides: SmallVec<[i64; 8]> = contiguous(outer_sizes).iter().map(|s| s.saturating_mul(length)).collect();
-    bindings.buffers.push(inputs);
+    bindings.buffers.push(output);
     let stored = kernel.after.dtype().unwrap_or(DType::F32);
     let place = Offset::Patch(row::place(kernel)?);
-    let mut output = elements(stored, Some(bindings.buffers.len() - 1), place, 0, &strides);
-    output.extent = (0, length - 1);
-    accesses.push(output);
+    let mut access = elements(stored, Some(bindings.buffers.len() - 1), place, 0, &strides);
+    access.extent = (0, length - 1);
+    accesses.push(access);
     let axes = outer_sizes.iter().enumerate().map(|(a, &size)| Axis::new(size, a).ordered()).collect();
     Ok(Nest {
         kernel: Arc::new(Kernel::Row(own)),

@@ -8,10 +8,11 @@
 //! limit is an error that names it.
 
 mod describe;
+mod reduce;
 
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
-use tallow_graph::{Error, Kernel, Result};
+use tallow_graph::{Error, Kernel, Result, Scalar};
 
 /// What one binding may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub struct Room {
 /// The part of a buffer that a piece binds. It may end beyond the buffer, and is to be clipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Which buffer: the step's inputs, then its outputs, numbered through.
+    /// Which buffer: the step's inputs, then its outputs, then the temporaries, numbered through.
     pub buffer: usize,
     /// First byte, aligned.
     pub offset: u64,
@@ -44,8 +45,19 @@ pub struct Piece {
     pub words: Vec<i64>,
     /// What its bindings show, inputs first.
     pub windows: SmallVec<[Window; 8]>,
+    /// Scalars to be appended to the step's.
+    pub scalars: SmallVec<[Scalar; 1]>,
     /// Words of the uniform block to be set after `params` has filled it: index, value.
     pub patches: SmallVec<[(usize, u32); 8]>,
+}
+
+/// A step in pieces.
+#[derive(Debug, Clone, Default)]
+pub struct Cut {
+    /// To be run in this order.
+    pub pieces: Vec<Piece>,
+    /// Bytes of each buffer that only the pieces use.
+    pub temporaries: Vec<u64>,
 }
 
 /// Pieces of one step, at most: more would take longer to record than to compute otherwise.
@@ -137,16 +149,22 @@ struct Nest {
 /// First index and length along each axis.
 type Span = SmallVec<[(i64, i64); 4]>;
 
-/// Cuts a step into pieces. `words` are the step's.
+/// Cuts a step into pieces. `words` are the step's, `scalars` how many of those it brings.
 ///
 /// # Errors
 /// Where something that no cut makes smaller is larger than a binding.
-pub fn split(kernel: &Kernel, words: &[i64], room: &Room) -> Result<Vec<Piece>> {
-    let mut pieces = Vec::new();
+pub fn split(kernel: &Kernel, words: &[i64], scalars: usize, room: &Room) -> Result<Cut> {
+    let mut cut = Cut::default();
     for nest in describe::nests(kernel, words, room)? {
-        nest.cut(room, &mut pieces)?;
+        match (nest.cut(room, &mut cut.pieces), kernel) {
+            (Ok(()), _) => {}
+            (Err(error), Kernel::Row(row)) => {
+                return reduce::in_chunks(row, words, scalars, room)?.ok_or(error);
+            }
+            (Err(error), _) => return Err(error),
+        }
     }
-    Ok(pieces)
+    Ok(cut)
 }
 
 /// The error for a step that cannot be cut.
@@ -311,7 +329,7 @@ impl Nest {
             Some(strided) if !self.contiguous(span) => strided,
             _ => &self.kernel,
         };
-        Ok(Piece { kernel: Arc::clone(kernel), words, windows, patches })
+        Ok(Piece { kernel: Arc::clone(kernel), words, windows, scalars: SmallVec::new(), patches })
     }
 
     /// Whether the span is one run of the linear index: whole axes inside, single indices outside.
