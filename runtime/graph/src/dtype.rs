@@ -1,5 +1,6 @@
 //! Element types, plain and quantized, and the scalars that go with them.
 
+use crate::{Error, Result};
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 
@@ -82,6 +83,31 @@ impl DType {
         }
     }
 
+    /// The name in small letters, as files and command lines write it: `f32`, `q4_1`, ... [`str::parse`] reads it back.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            DType::U8 => "u8",
+            DType::I8 => "i8",
+            DType::U16 => "u16",
+            DType::I16 => "i16",
+            DType::U32 => "u32",
+            DType::I32 => "i32",
+            DType::U64 => "u64",
+            DType::I64 => "i64",
+            DType::F8E4M3 => "f8e4m3",
+            DType::F8E5M2 => "f8e5m2",
+            DType::BF16 => "bf16",
+            DType::F16 => "f16",
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+            DType::Q4_0 => "q4_0",
+            DType::Q4_1 => "q4_1",
+            DType::Q8_0 => "q8_0",
+            DType::Q4K => "q4_k",
+            DType::Q6K => "q6_k",
+        }
+    }
+
     /// Elements in one block: 1 for plain types.
     pub const fn block_elements(self) -> usize {
         match self {
@@ -133,6 +159,17 @@ impl DType {
     /// Whether this is an integer type.
     pub const fn is_int(self) -> bool {
         !self.is_float() && !self.is_quantized()
+    }
+}
+
+impl std::str::FromStr for DType {
+    type Err = Error;
+
+    /// From a name in small or capital letters.
+    fn from_str(name: &str) -> Result<Self> {
+        let all = DType::PLAIN.into_iter().chain(DType::QUANTIZED);
+        let found = all.into_iter().find(|dtype| dtype.name().eq_ignore_ascii_case(name));
+        found.ok_or_else(|| Error::op("dtype", format!("there is no dtype '{name}'")))
     }
 }
 
@@ -236,6 +273,16 @@ mod tests {
         let mut bytes = Vec::new();
         <F8E5M2 as Element>::from_f64(-0.25).put(&mut bytes);
         assert_eq!(Element::to_f64(F8E5M2::take(&bytes)), -0.25);
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for dtype in DType::PLAIN.into_iter().chain(DType::QUANTIZED) {
+            assert_eq!(dtype.as_str(), dtype.name().to_lowercase());
+            assert_eq!(dtype.as_str().parse::<DType>().unwrap(), dtype);
+            assert_eq!(dtype.name().parse::<DType>().unwrap(), dtype);
+        }
+        assert!("f33".parse::<DType>().is_err());
     }
 
     #[test]

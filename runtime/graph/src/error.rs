@@ -70,6 +70,14 @@ pub enum Error {
         /// The system's words.
         source: std::io::Error,
     },
+    /// Another error, with words about what was being done.
+    #[error("{context}: {source}")]
+    Context {
+        /// What was being done.
+        context: String,
+        /// What went wrong.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// Anything else, in words.
     #[error("{0}")]
     Msg(String),
@@ -89,6 +97,11 @@ impl Error {
     /// An [`Error::Io`] about `path`.
     pub fn io(path: impl AsRef<Path>, source: std::io::Error) -> Self {
         Self::Io { path: path.as_ref().to_path_buf(), source }
+    }
+
+    /// An [`Error::Context`] about any error.
+    pub fn wrap(context: impl std::fmt::Display, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Context { context: context.to_string(), source: source.into() }
     }
 
     /// An [`Error::Msg`].

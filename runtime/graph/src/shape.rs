@@ -1,5 +1,6 @@
 //! Shapes: the sizes of a tensor's axes, outermost first.
 
+use crate::{Error, Result};
 use smallvec::SmallVec;
 
 /// The most axes a tensor may have.
@@ -64,6 +65,110 @@ impl Shape {
     }
 }
 
+macro_rules! exactly {
+    ($($name:ident $n:literal -> $ty:ty;)+) => { impl Shape { $(
+        #[doc = concat!("The sizes of exactly ", stringify!($n), " axes; an error where there are more or fewer.")]
+        pub fn $name(&self) -> Result<$ty> {
+            let dims: [usize; $n] = self.dims().try_into().map_err(|_| self.other_rank(stringify!($name), $n))?;
+            Ok(dims.into())
+        }
+    )+ } };
+}
+
+exactly! {
+    dims2 2 -> (usize, usize);
+    dims3 3 -> (usize, usize, usize);
+    dims4 4 -> (usize, usize, usize, usize);
+    dims5 5 -> (usize, usize, usize, usize, usize);
+}
+
+impl Shape {
+    /// Nothing, for a shape without axes; else an error.
+    pub fn dims0(&self) -> Result<()> {
+        if self.rank() == 0 { Ok(()) } else { Err(self.other_rank("dims0", 0)) }
+    }
+
+    /// The size of the single axis; an error where there are more or fewer.
+    pub fn dims1(&self) -> Result<usize> {
+        match self.dims() {
+            [n] => Ok(*n),
+            _ => Err(self.other_rank("dims1", 1)),
+        }
+    }
+
+    fn other_rank(&self, op: &'static str, wanted: usize) -> Error {
+        Error::op(op, format!("{self:?} has {} axes, not {wanted}", self.rank()))
+    }
+
+    /// The sizes as a vector.
+    pub fn into_dims(self) -> Vec<usize> {
+        self.0.into_vec()
+    }
+}
+
+impl From<()> for Shape {
+    fn from((): ()) -> Self {
+        Self::default()
+    }
+}
+
+impl From<usize> for Shape {
+    fn from(size: usize) -> Self {
+        Self::new(&[size])
+    }
+}
+
+impl From<&Shape> for Shape {
+    fn from(shape: &Shape) -> Self {
+        shape.clone()
+    }
+}
+
+impl From<&[usize]> for Shape {
+    fn from(dims: &[usize]) -> Self {
+        Self::new(dims)
+    }
+}
+
+impl From<Vec<usize>> for Shape {
+    fn from(dims: Vec<usize>) -> Self {
+        Self(dims.into())
+    }
+}
+
+impl From<&Vec<usize>> for Shape {
+    fn from(dims: &Vec<usize>) -> Self {
+        Self::new(dims)
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for Shape {
+    fn from(dims: [usize; N]) -> Self {
+        Self::new(&dims)
+    }
+}
+
+impl<const N: usize> From<&[usize; N]> for Shape {
+    fn from(dims: &[usize; N]) -> Self {
+        Self::new(dims)
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident),+))+) => { $(
+        impl From<($(tuples!(@usize $name),)+)> for Shape {
+            fn from(($($name,)+): ($(tuples!(@usize $name),)+)) -> Self {
+                Self::new(&[$($name),+])
+            }
+        }
+    )+ };
+    (@usize $name:ident) => { usize };
+}
+
+tuples! {
+    (a) (a, b) (a, b, c) (a, b, c, d) (a, b, c, d, e) (a, b, c, d, e, f) (a, b, c, d, e, f, g) (a, b, c, d, e, f, g, h)
+}
+
 impl std::ops::Deref for Shape {
     type Target = [usize];
     fn deref(&self) -> &[usize] {
@@ -95,5 +200,19 @@ mod tests {
         assert_eq!(shape(&[0, 1]).broadcast(&shape(&[5])), Some(shape(&[0, 5])));
         assert_eq!(shape(&[2, 3]).broadcast(&shape(&[2])), None);
         assert_eq!(shape(&[]).broadcast(&shape(&[2])), Some(shape(&[2])));
+    }
+
+    #[test]
+    fn shapes_come_from_tuples_arrays_and_slices() {
+        let want = Shape::new(&[2, 3]);
+        assert_eq!(Shape::from((2, 3)), want);
+        assert_eq!(Shape::from([2, 3]), want);
+        assert_eq!(Shape::from(&[2usize, 3][..]), want);
+        assert_eq!(Shape::from(vec![2, 3]), want);
+        assert_eq!(Shape::from(()).rank(), 0);
+        assert_eq!(Shape::from(5).dims1().unwrap(), 5);
+        assert_eq!(want.dims2().unwrap(), (2, 3));
+        assert_eq!(want.dims3().unwrap_err().to_string(), "dims3: [2, 3] has 2 axes, not 3");
+        assert_eq!(want.into_dims(), [2, 3]);
     }
 }

@@ -44,18 +44,31 @@ impl View {
         self.offset == 0 && self.shape.elem_count() == elements && self.is_dense()
     }
 
-    /// Whether every element lies within a value of `elements` elements, and no axis shows one of them twice.
+    /// Whether every element lies within a value of `elements` elements, and none is shown twice. Windows whose axes
+    /// interleave are refused even where they happen not to meet.
     pub fn lies_once_in(&self, elements: usize) -> bool {
         if self.shape.elem_count() == 0 {
             return true;
         }
         let (mut low, mut high) = (self.offset as i128, self.offset as i128);
-        for (&dim, &stride) in self.shape.iter().zip(&self.strides) {
-            if dim > 1 && stride == 0 {
+        let mut axes: SmallVec<[(i128, i128); 8]> = SmallVec::new();
+        for (&dim, &stride) in self.shape.iter().zip(&self.strides).filter(|&(&dim, _)| dim > 1) {
+            let reach = (dim as i128 - 1) * stride as i128;
+            if reach < 0 {
+                low += reach
+            } else {
+                high += reach
+            }
+            axes.push((i128::from(stride.unsigned_abs() as u64), reach.abs()));
+        }
+        // No two indices meet where each axis steps over all that the finer ones reach.
+        axes.sort_unstable();
+        let mut reached = 0;
+        for (step, reach) in axes {
+            if step <= reached {
                 return false;
             }
-            let reach = (dim as i128 - 1) * stride as i128;
-            if reach < 0 { low += reach } else { high += reach }
+            reached += reach;
         }
         low >= 0 && high < elements as i128
     }
@@ -120,6 +133,17 @@ impl View {
         let dims: SmallVec<[usize; 8]> = view.shape[..rank].iter().copied().chain([size]).collect();
         view.shape = Shape::new(&dims);
         view.strides[rank] = self.strides[axis].wrapping_mul(gap as isize);
+        view
+    }
+
+    /// The elements whose positions along two different axes are equal, along a new last axis that replaces both.
+    pub fn diagonal(&self, first: usize, second: usize) -> View {
+        let keep: SmallVec<[usize; 8]> = (0..self.shape.rank()).filter(|&a| a != first && a != second).collect();
+        let mut view = self.permute(&keep);
+        let dims: SmallVec<[usize; 4]> =
+            view.shape.iter().copied().chain([self.shape[first].min(self.shape[second])]).collect();
+        view.strides.push(self.strides[first] + self.strides[second]);
+        view.shape = Shape::new(&dims);
         view
     }
 
@@ -292,6 +316,25 @@ mod tests {
         let square = View::contiguous(Shape::new(&[2, 3])).windows(0, 1, 1, 2, 1).windows(1, 2, 1, 2, 1);
         assert_eq!(square.shape.dims(), [1, 2, 2, 2]);
         assert_eq!(addresses(&square), [0, 1, 3, 4, 1, 2, 4, 5]);
+    }
+
+    #[test]
+    fn diagonals_address_their_elements() {
+        let base = View::contiguous(Shape::new(&[2, 5]));
+        assert_eq!(addresses(&base.diagonal(0, 1)), [0, 6]);
+        assert_eq!(addresses(&View::contiguous(Shape::new(&[2, 2, 2])).diagonal(0, 2)), [0, 5, 2, 7]);
+    }
+
+    #[test]
+    fn a_view_that_shows_an_element_twice_is_found() {
+        let base = View::contiguous(Shape::new(&[4, 6]));
+        for once in [base.permute(&[1, 0]), base.narrow(1, 1, 3).flip(0), base.windows(1, 3, 2, 2, 1)] {
+            assert!(once.lies_once_in(24), "{once:?}");
+            assert!(!once.lies_once_in(18), "{once:?}");
+        }
+        assert!(base.diagonal(0, 1).lies_once_in(24));
+        assert!(!base.windows(1, 2, 2, 3, 1).lies_once_in(24));
+        assert!(!base.broadcast_to(&Shape::new(&[2, 4, 6])).unwrap().lies_once_in(24));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Devices: where tensors live. A [`Device`] is a handle to any backend; nothing here but the constructors knows which kinds
 //! there are.
 
-use crate::{Error, Result};
+use crate::{DType, Error, Result};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use tallow_graph::{Backend, Engine, Info, Options};
@@ -114,6 +114,18 @@ impl Device {
         Device::Cpu
     }
 
+    /// A CUDA device. This build has none: the error says what to use instead.
+    pub fn new_cuda(ordinal: usize) -> Result<Self> {
+        let message =
+            format!("cuda:{ordinal}: this build has no CUDA support: use new_wgpu, which reaches NVIDIA GPUs too");
+        Err(Error::Device(message))
+    }
+
+    /// A CUDA device where there is one, else the CPU. [`Device::best`] looks for GPUs of any make.
+    pub fn cuda_if_available(ordinal: usize) -> Result<Self> {
+        if crate::utils::cuda_is_available() { Self::new_cuda(ordinal) } else { Ok(Device::Cpu) }
+    }
+
     fn state(&self) -> &State {
         match &self.0 {
             Inner::Cpu => cpu(),
@@ -136,6 +148,31 @@ impl Device {
         matches!(self.0, Inner::Cpu)
     }
 
+    /// Whether this is a CUDA device.
+    pub fn is_cuda(&self) -> bool {
+        self.location() == "cuda"
+    }
+
+    /// Whether this is a device of candle's Metal backend: never, since Metal is reached through WebGPU.
+    pub fn is_metal(&self) -> bool {
+        false
+    }
+
+    /// Whether this is a GPU through WebGPU.
+    pub fn is_wgpu(&self) -> bool {
+        self.location() == "wgpu"
+    }
+
+    /// Whether tensors of BF16 can be made here.
+    pub fn supports_bf16(&self) -> bool {
+        self.engine().backend().check_dtype(DType::BF16).is_ok()
+    }
+
+    /// BF16 where the device has it, else F32.
+    pub fn bf16_default_to_f32(&self) -> DType {
+        if self.supports_bf16() { DType::BF16 } else { DType::F32 }
+    }
+
     /// Where it is, in short: `cpu`, `wgpu`.
     pub fn location(&self) -> &'static str {
         self.info().backend
@@ -150,6 +187,11 @@ impl Device {
     pub fn set_seed(&self, seed: u64) -> Result<()> {
         *self.state().random.lock() = (seed, 0);
         Ok(())
+    }
+
+    /// The seed that the stream of random numbers started from.
+    pub fn get_current_seed(&self) -> Result<u64> {
+        Ok(self.state().random.lock().0)
     }
 
     /// The place in the random stream for the next draw, (key, counter): inside a block that autograd computes again, the one

@@ -68,6 +68,12 @@ impl Dims for () {
     }
 }
 
+impl<A: Dim> Dims for (A,) {
+    fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
+        self.0.to_indexes(shape, op)
+    }
+}
+
 impl<A: Dim, B: Dim> Dims for (A, B) {
     fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
         distinct(vec![self.0.to_index(shape, op)?, self.1.to_index(shape, op)?], shape, op)
@@ -89,7 +95,37 @@ impl<A: Dim, B: Dim, C: Dim, E: Dim> Dims for (A, B, C, E) {
     }
 }
 
+impl<A: Dim, B: Dim, C: Dim, E: Dim, F: Dim> Dims for (A, B, C, E, F) {
+    fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
+        let (a, b, c, e, f) = (&self.0, &self.1, &self.2, &self.3, &self.4);
+        let mut axes = vec![a.to_index(shape, op)?, b.to_index(shape, op)?, c.to_index(shape, op)?];
+        axes.extend([e.to_index(shape, op)?, f.to_index(shape, op)?]);
+        distinct(axes, shape, op)
+    }
+}
+
+impl<A: Dim, B: Dim, C: Dim, E: Dim, F: Dim, G: Dim> Dims for (A, B, C, E, F, G) {
+    fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
+        let (a, b, c, e, f, g) = (&self.0, &self.1, &self.2, &self.3, &self.4, &self.5);
+        let mut axes = vec![a.to_index(shape, op)?, b.to_index(shape, op)?, c.to_index(shape, op)?];
+        axes.extend([e.to_index(shape, op)?, f.to_index(shape, op)?, g.to_index(shape, op)?]);
+        distinct(axes, shape, op)
+    }
+}
+
 impl<const N: usize> Dims for [usize; N] {
+    fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
+        self.as_slice().to_indexes(shape, op)
+    }
+}
+
+impl<const N: usize> Dims for &[usize; N] {
+    fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
+        self.as_slice().to_indexes(shape, op)
+    }
+}
+
+impl Dims for Vec<usize> {
     fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
         self.as_slice().to_indexes(shape, op)
     }
@@ -108,51 +144,9 @@ pub trait IntoShape {
     fn into_shape(self) -> Shape;
 }
 
-impl IntoShape for Shape {
+impl<T: Into<Shape>> IntoShape for T {
     fn into_shape(self) -> Shape {
-        self
-    }
-}
-
-impl IntoShape for &Shape {
-    fn into_shape(self) -> Shape {
-        self.clone()
-    }
-}
-
-impl IntoShape for () {
-    fn into_shape(self) -> Shape {
-        Shape::new(&[])
-    }
-}
-
-impl IntoShape for usize {
-    fn into_shape(self) -> Shape {
-        Shape::new(&[self])
-    }
-}
-
-impl IntoShape for &[usize] {
-    fn into_shape(self) -> Shape {
-        Shape::new(self)
-    }
-}
-
-impl IntoShape for Vec<usize> {
-    fn into_shape(self) -> Shape {
-        Shape::new(&self)
-    }
-}
-
-impl<const N: usize> IntoShape for [usize; N] {
-    fn into_shape(self) -> Shape {
-        Shape::new(&self)
-    }
-}
-
-impl<const N: usize> IntoShape for &[usize; N] {
-    fn into_shape(self) -> Shape {
-        Shape::new(self)
+        self.into()
     }
 }
 
@@ -162,7 +156,31 @@ pub trait ShapeWithHole {
     fn fill(self, elements: usize) -> Result<Shape>;
 }
 
-impl<T: IntoShape> ShapeWithHole for T {
+macro_rules! whole {
+    ($($ty:ty),+) => { $(
+        impl ShapeWithHole for $ty {
+            fn fill(self, _: usize) -> Result<Shape> {
+                Ok(self.into_shape())
+            }
+        }
+    )+ };
+}
+
+whole!(Shape, &Shape, usize, &[usize], Vec<usize>, &Vec<usize>);
+
+impl<const N: usize> ShapeWithHole for [usize; N] {
+    fn fill(self, _: usize) -> Result<Shape> {
+        Ok(self.into_shape())
+    }
+}
+
+impl<const N: usize> ShapeWithHole for &[usize; N] {
+    fn fill(self, _: usize) -> Result<Shape> {
+        Ok(self.into_shape())
+    }
+}
+
+impl ShapeWithHole for () {
     fn fill(self, _: usize) -> Result<Shape> {
         Ok(self.into_shape())
     }
@@ -178,10 +196,10 @@ fn hole(before: &[usize], after: &[usize], elements: usize) -> Result<Shape> {
 }
 
 macro_rules! tuples {
-    ($(($($name:ident: $index:tt),+))+) => { $(
-        impl IntoShape for ($(tuples!(@usize $name),)+) {
-            fn into_shape(self) -> Shape {
-                Shape::new(&[$(self.$index),+])
+    ($(($($name:ident),+))+) => { $(
+        impl ShapeWithHole for ($(tuples!(@usize $name),)+) {
+            fn fill(self, _: usize) -> Result<Shape> {
+                Ok(self.into_shape())
             }
         }
     )+ };
@@ -189,12 +207,7 @@ macro_rules! tuples {
 }
 
 tuples! {
-    (a: 0)
-    (a: 0, b: 1)
-    (a: 0, b: 1, c: 2)
-    (a: 0, b: 1, c: 2, d: 3)
-    (a: 0, b: 1, c: 2, d: 3, e: 4)
-    (a: 0, b: 1, c: 2, d: 3, e: 4, f: 5)
+    (a) (a, b) (a, b, c) (a, b, c, d) (a, b, c, d, e) (a, b, c, d, e, f) (a, b, c, d, e, f, g) (a, b, c, d, e, f, g, h)
 }
 
 macro_rules! holes {
@@ -219,4 +232,15 @@ holes! {
     (a) (b, c);
     (a, b) (c);
     (a, b, c) ();
+    () (a, b, c, d);
+    (a) (b, c, d);
+    (a, b) (c, d);
+    (a, b, c) (d);
+    (a, b, c, d) ();
+    () (a, b, c, d, e);
+    (a) (b, c, d, e);
+    (a, b) (c, d, e);
+    (a, b, c) (d, e);
+    (a, b, c, d) (e);
+    (a, b, c, d, e) ();
 }

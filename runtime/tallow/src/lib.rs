@@ -14,6 +14,7 @@
 
 mod autograd;
 mod block_on;
+mod context;
 mod device;
 mod dims;
 pub mod fft;
@@ -23,18 +24,25 @@ mod module;
 mod tensor;
 #[cfg(feature = "text")]
 pub mod text;
+pub mod utils;
 
 pub use autograd::{GradStore, TensorId, checkpoint, grad, grad_of, no_grad};
 pub use block_on::block_on;
+pub use context::Context;
 pub use device::Device;
 pub use dims::{D, Dim, Dims, IntoShape, ShapeWithHole};
-pub use module::Module;
+pub use module::{Module, ModuleT};
+/// candle's name of [`Element`].
+pub use tallow_graph::Element as WithDType;
 pub use tallow_graph::{
     Backend, Counters, DType, Element, Error, F8E4M3, F8E5M2, Info, Options, Result, Shape, View, kernel::Activations,
 };
-pub use tensor::{Attention, IndexOp, PrintOptions, Tensor, TensorIndexer, ToUsize2, Var, set_print_options};
+pub use tensor::{
+    Attention, CmpOp, IndexOp, PrintOptions, StridedIndex, Tensor, TensorIndexer, TensorOrScalar, TensorScalar,
+    ToUsize2, Var, display, set_print_options,
+};
 
 /// The traits and types that most programs use.
 pub mod prelude {
-    pub use crate::{D, DType, Device, IndexOp, Module, Result, Tensor, Var};
+    pub use crate::{D, DType, Device, IndexOp, Module, ModuleT, Result, Tensor, Var};
 }

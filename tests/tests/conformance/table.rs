@@ -95,6 +95,25 @@ const VOLUMES: Shapes = Shapes::Fixed(&[&[&[1, 2, 4, 5, 6], &[3, 2, 3, 2, 1]], &
 const IMAGES: Shapes =
     Shapes::Fixed(&[&[&[1, 2, 5, 6]], &[&[2, 1, 3, 2]], &[&[0, 2, 4, 4]], &[&[1, 3, 7, 12]], &[&[2, 2, 9, 17]]]);
 
+/// Two that are alike but for the second axis.
+const PAIRS: Shapes = Shapes::Fixed(&[
+    &[&[2, 3], &[2, 1]],
+    &[&[3, 33], &[3, 2]],
+    &[&[2, 3, 5], &[2, 2, 5]],
+    &[&[1, 1], &[1, 1]],
+    &[&[2, 0, 3], &[2, 4, 3]],
+    &[&[4, 64, 1, 3], &[4, 1, 1, 3]],
+]);
+
+/// A tensor and what fits into positions 1 and 2 of its second axis.
+const WINDOWS: Shapes = Shapes::Fixed(&[&[&[2, 3], &[2, 2]], &[&[3, 33], &[3, 2]], &[&[2, 5, 3], &[2, 2, 3]]]);
+
+/// [m, n] and [n, n].
+const SQUARES: Shapes = Shapes::Fixed(&[&[&[3, 4], &[4, 4]], &[&[1, 17], &[17, 17]], &[&[5, 1], &[1, 1]]]);
+
+/// [m, k] and [k, n].
+const MATRIX: Shapes = Shapes::Fixed(&[&[&[3, 5], &[5, 7]], &[&[17, 36], &[36, 19]], &[&[1, 4], &[4, 1]]]);
+
 /// Divisions and roots of WGSL have 2.5 ulp and more; transcendental functions are worse than on a CPU.
 pub const TABLE: &[Row] = &[
     row!("neg", |x| x[0].neg(), &[F32, F16, BF16, F64, I32, I64, I8, I16], Shapes::One, WIDE, Exact),
@@ -148,6 +167,54 @@ pub const TABLE: &[Row] = &[
         Shapes::One,
         (0.0, 2.0),
         Exact
+    ),
+    row!("cmp_number", |x| x[0].lt(2.5), NUMBERS, Shapes::One, SMALL, Exact),
+    row!("eq_number", |x| x[0].eq(2), INTEGERS, Shapes::One, (0.0, 4.0), Exact),
+    row!("logical_not", |x| x[0].logical_not(), INTEGERS, Shapes::One, (0.0, 2.0), Exact),
+    row!("logical_and", |x| x[0].logical_and(&x[1]), INTEGERS, Shapes::Two, (0.0, 2.0), Exact),
+    row!("logical_or", |x| x[0].logical_or(&x[1]), INTEGERS, Shapes::Two, (0.0, 2.0), Exact),
+    row!("logical_xor", |x| x[0].logical_xor(&x[1]), INTEGERS, Shapes::Two, (0.0, 2.0), Exact),
+    row!("any", |x| x[0].any(D::Minus1), INTEGERS, Shapes::Rows, (0.0, 1.1), Exact),
+    row!("all", |x| x[0].all(D::Minus1), INTEGERS, Shapes::Rows, (0.0, 40.0), Exact),
+    row!("is_nan", |x| (&x[0] / &x[0])?.is_nan(), &[F32, F16, F64], Shapes::One, (0.0, 3.0), Exact),
+    row!("is_inf", |x| x[0].log()?.is_inf(), &[F32, F16, F64], Shapes::One, (0.0, 3.0), Exact),
+    row!("is_finite", |x| x[0].log()?.is_finite(), &[F32, F16, F64], Shapes::One, (0.0, 3.0), Exact),
+    row!("expm1", |x| x[0].expm1(), FLOATS, Shapes::One, (-1.0, 1.0), Ulp(32.0)),
+    row!("log1p", |x| x[0].log1p(), FLOATS, Shapes::One, (-0.6, 3.0), Ulp(32.0)),
+    row!("tan", |x| x[0].tan(), FLOATS, Shapes::One, (-1.2, 1.2), Whole(1e-5)),
+    row!("elu", |x| x[0].elu(0.7), FLOATS, Shapes::One, (-5.0, 5.0), Ulp(32.0)),
+    row!("round_to", |x| x[0].round_to(1), &[F32, F64], Shapes::One, WIDE, Ulp(4.0)),
+    row!("lerp", |x| x[0].lerp(&x[1], 0.3), FLOATS, Shapes::Two, SMALL, Whole(2e-6)),
+    row!("masked_fill", |x| x[0].masked_fill(&x[0].lt(3)?, 7.0), NUMBERS, Shapes::One, SMALL, Exact),
+    row!("one_hot", |x| x[0].one_hot(5, F32), INTEGERS, Shapes::One, (0.0, 7.0), Exact),
+    row!("cat", |x| Tensor::cat(&[&x[0], &x[1], &x[0]], 1), NUMBERS, PAIRS, SMALL, Exact),
+    row!("stack", |x| Tensor::stack(&[&x[0], &x[0]], D::Minus1), NUMBERS, Shapes::One, SMALL, Exact),
+    row!("repeat", |x| x[0].repeat((2, 3)), NUMBERS, Shapes::One, SMALL, Exact),
+    row!("roll", |x| x[0].roll(2, D::Minus1), NUMBERS, Shapes::Rows, SMALL, Exact),
+    row!("pad_with_zeros", |x| x[0].pad_with_zeros(D::Minus1, 1, 2), NUMBERS, Shapes::Rows, SMALL, Exact),
+    row!("pad_with_value", |x| x[0].pad_with_value(0, 2, 1, 3.0), NUMBERS, Shapes::Rows, SMALL, Exact),
+    row!("pad_with_same", |x| x[0].pad_with_same(D::Minus1, 3, 1), NUMBERS, Shapes::Rows, SMALL, Exact),
+    row!("pad_with_reflection", |x| x[0].pad_with_reflection(D::Minus1, 0, 1), NUMBERS, Shapes::Rows, SMALL, Exact),
+    row!("slice_scatter", |x| x[0].slice_scatter(&x[0].narrow(0, 0, 1)?, 0, 1), NUMBERS, Shapes::Rows, SMALL, Exact),
+    row!("slice_assign", |x| x[0].slice_assign(&[0..x[0].dims()[0], 1..3], &x[1]), NUMBERS, WINDOWS, SMALL, Exact),
+    row!("unfold", |x| x[0].unfold(D::Minus1, 3, 2)?.force_contiguous(), NUMBERS, Shapes::Rows, SMALL, Exact),
+    row!("unfold_sum", |x| x[0].unfold(D::Minus1, 4, 1)?.sum(D::Minus1), NUMBERS, Shapes::Rows, SMALL, Whole(2e-6)),
+    row!("diagonal", |x| x[0].diagonal(1, 0, D::Minus1)? * 1.0, NUMBERS, PAIRS, SMALL, Exact),
+    row!("tril", |x| x[0].tril(1), NUMBERS, PAIRS, SMALL, Exact),
+    row!("triu", |x| x[0].triu(-1), NUMBERS, PAIRS, SMALL, Exact),
+    row!("var", |x| x[0].var(D::Minus1), FLOATS, Shapes::Rows, WIDE, Whole(1e-5)),
+    row!("std", |x| x[0].std(0), FLOATS, Shapes::Rows, WIDE, Whole(1e-5)),
+    row!("norm", |x| x[0].norm(), FLOATS, Shapes::Rows, WIDE, Whole(4e-6)),
+    row!("log_sum_exp", |x| x[0].log_sum_exp(D::Minus1), FLOATS, Shapes::Rows, WIDE, Whole(4e-6)),
+    row!("einsum", |x| Tensor::einsum("...ij,...jk->k...i", x), FLOATS, Shapes::Matrices, WIDE, Whole(1e-5)),
+    row!("einsum_diagonal", |x| Tensor::einsum("ij,jj->i", x), &[F32, F64, I32], SQUARES, SMALL, Whole(4e-6)),
+    row!(
+        "einsum_three",
+        |x| Tensor::einsum("ij,jk,ij->ki", &[&x[0], &x[1], &x[0]]),
+        &[F32, I32],
+        MATRIX,
+        SMALL,
+        Whole(4e-6)
     ),
     row!("sum", |x| x[0].sum(D::Minus1), NUMBERS, Shapes::Rows, SMALL, Whole(2e-6)),
     row!("sum_first", |x| x[0].sum(0), NUMBERS, Shapes::Rows, SMALL, Whole(2e-6)),

@@ -1,7 +1,7 @@
 //! Tensors from numbers, constants, ranges and random numbers.
 
 use super::Tensor;
-use crate::{DType, Device, Element, Error, IntoShape, Result, Shape};
+use crate::{DType, Device, Element, Error, IntoShape, Result, Shape, ShapeWithHole};
 use tallow_graph::{Scalar, kernel::Distribution, ops};
 
 /// Rust values that become tensors: scalars, slices, arrays of arrays, nested vectors.
@@ -93,9 +93,9 @@ impl Tensor {
         Self::from_slice(&values, shape, device)
     }
 
-    /// A tensor of this shape from elements in row-major order.
-    pub fn from_slice<T: Element>(values: &[T], shape: impl IntoShape, device: &Device) -> Result<Self> {
-        let shape = shape.into_shape();
+    /// A tensor of this shape from elements in row-major order; one size may be left open: `((), 4)`.
+    pub fn from_slice<T: Element>(values: &[T], shape: impl ShapeWithHole, device: &Device) -> Result<Self> {
+        let shape = shape.fill(values.len())?;
         check_rank("from_slice", &shape)?;
         if shape.elem_count() != values.len() {
             return Err(Error::op("from_slice", format!("{} values do not make {shape:?}", values.len())));
@@ -105,8 +105,8 @@ impl Tensor {
         Self::from_bytes(&bytes, T::DTYPE, shape, device)
     }
 
-    /// A tensor of this shape from elements in row-major order.
-    pub fn from_vec<T: Element>(values: Vec<T>, shape: impl IntoShape, device: &Device) -> Result<Self> {
+    /// A tensor of this shape from elements in row-major order; one size may be left open: `((), 4)`.
+    pub fn from_vec<T: Element>(values: Vec<T>, shape: impl ShapeWithHole, device: &Device) -> Result<Self> {
         Self::from_slice(&values, shape, device)
     }
 
@@ -170,27 +170,36 @@ impl Tensor {
         Ok(Self::from_node(node, device))
     }
 
-    fn random<T: Element>(
+    fn random(
         distribution: Distribution,
-        params: [T; 2],
-        shape: impl IntoShape,
+        params: [f64; 2],
+        shape: Shape,
+        dtype: DType,
         device: &Device,
     ) -> Result<Self> {
-        let shape = shape.into_shape();
         check_rank("rand", &shape)?;
         let (key, counter) = device.draw();
-        let params = params.map(Element::to_f64);
-        let node = ops::random(device.engine(), shape, T::DTYPE, distribution, params, key, counter)?;
+        let node = ops::random(device.engine(), shape, dtype, distribution, params, key, counter)?;
         Ok(Self::from_node(node, device))
     }
 
     /// Uniform random numbers in low..high. See [`Device::set_seed`].
     pub fn rand<T: Element>(low: T, high: T, shape: impl IntoShape, device: &Device) -> Result<Self> {
-        Self::random(Distribution::Uniform, [low, high], shape, device)
+        Self::random(Distribution::Uniform, [low.to_f64(), high.to_f64()], shape.into_shape(), T::DTYPE, device)
     }
 
     /// Normal random numbers. See [`Device::set_seed`].
     pub fn randn<T: Element>(mean: T, std: T, shape: impl IntoShape, device: &Device) -> Result<Self> {
-        Self::random(Distribution::Normal, [mean, std], shape, device)
+        Self::random(Distribution::Normal, [mean.to_f64(), std.to_f64()], shape.into_shape(), T::DTYPE, device)
+    }
+
+    /// Uniform random numbers in low..high, of this tensor's shape and dtype.
+    pub fn rand_like(&self, low: f64, high: f64) -> Result<Self> {
+        Self::random(Distribution::Uniform, [low, high], self.shape().clone(), self.dtype(), self.device())
+    }
+
+    /// Normal random numbers, of this tensor's shape and dtype.
+    pub fn randn_like(&self, mean: f64, std: f64) -> Result<Self> {
+        Self::random(Distribution::Normal, [mean, std], self.shape().clone(), self.dtype(), self.device())
     }
 }

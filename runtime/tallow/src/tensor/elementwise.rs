@@ -3,7 +3,7 @@
 use super::Tensor;
 use crate::autograd::rules::elementwise as rules;
 use crate::{DType, Error, Result};
-use tallow_graph::{BinaryOp, CompareOp, Edge, Scalar, UnaryOp, ops};
+use tallow_graph::{BinaryOp, Edge, Scalar, UnaryOp, ops};
 
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident $op:ident;)+) => { impl Tensor { $(
@@ -67,7 +67,7 @@ impl Tensor {
 }
 
 /// Operands of plain operations must have one shape, as in candle; the `broadcast_` twins stretch them.
-fn same_shape(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
+pub(super) fn same_shape(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
     if a.shape() == b.shape() {
         return Ok(());
     }
@@ -80,11 +80,6 @@ fn binary(a: &Tensor, b: &Tensor, op: BinaryOp) -> Result<Tensor> {
     let (x, y) = (a.input(), b.input());
     let result = a.result(ops::binary(op, x.edge(), y.edge())?);
     Ok(rules::binary(result, op, &x, &y))
-}
-
-/// Whether `a op b` holds, as U8. It has no gradient.
-fn compare(a: &Tensor, b: &Tensor, op: CompareOp) -> Result<Tensor> {
-    Ok(a.result(ops::compare(op, a.edge(), b.edge())?))
 }
 
 macro_rules! binary {
@@ -118,18 +113,6 @@ binary! {
     minimum broadcast_minimum binary BinaryOp::Minimum;
     /// x^y
     pow broadcast_pow binary BinaryOp::Pow;
-    /// x == y, as U8.
-    eq broadcast_eq compare CompareOp::Eq;
-    /// x != y, as U8.
-    ne broadcast_ne compare CompareOp::Ne;
-    /// x < y, as U8.
-    lt broadcast_lt compare CompareOp::Lt;
-    /// x <= y, as U8.
-    le broadcast_le compare CompareOp::Le;
-    /// x > y, as U8.
-    gt broadcast_gt compare CompareOp::Gt;
-    /// x >= y, as U8.
-    ge broadcast_ge compare CompareOp::Ge;
 }
 
 impl Tensor {

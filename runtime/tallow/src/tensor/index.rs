@@ -35,6 +35,8 @@ pub enum TensorIndexer {
     Narrow(Bound<usize>, Bound<usize>),
     /// These positions, in this order.
     IndexSelect(Tensor),
+    /// These positions, in this order.
+    Positions(Vec<u32>),
 }
 
 impl From<usize> for TensorIndexer {
@@ -48,6 +50,25 @@ impl From<&Tensor> for TensorIndexer {
         TensorIndexer::IndexSelect(ids.clone())
     }
 }
+
+impl From<Tensor> for TensorIndexer {
+    fn from(ids: Tensor) -> Self {
+        TensorIndexer::IndexSelect(ids)
+    }
+}
+
+/// Positions given as numbers become a tensor when it is known on which device.
+macro_rules! positions {
+    ($([$($generics:tt)*] $list:ty),+) => { $(
+        impl<$($generics)*> From<$list> for TensorIndexer {
+            fn from(positions: $list) -> Self {
+                TensorIndexer::Positions(positions.to_vec())
+            }
+        }
+    )+ };
+}
+
+positions!([] &[u32], [] Vec<u32>, [] &Vec<u32>, [const N: usize] [u32; N], [const N: usize] &[u32; N]);
 
 macro_rules! ranges {
     ($($range:ty),+) => { $(
@@ -65,7 +86,8 @@ ranges!(
     std::ops::RangeTo<usize>,
     std::ops::RangeInclusive<usize>,
     std::ops::RangeToInclusive<usize>,
-    std::ops::RangeFull
+    std::ops::RangeFull,
+    (Bound<usize>, Bound<usize>)
 );
 
 fn indexed(tensor: &Tensor, indexers: &[TensorIndexer]) -> Result<Tensor> {
@@ -98,6 +120,11 @@ fn indexed(tensor: &Tensor, indexers: &[TensorIndexer]) -> Result<Tensor> {
                 result = result.index_select(ids, axis)?;
                 axis += 1;
             }
+            TensorIndexer::Positions(list) => {
+                let ids = Tensor::from_slice(list, list.len(), tensor.device())?;
+                result = result.index_select(&ids, axis)?;
+                axis += 1;
+            }
         }
     }
     Ok(result)
@@ -126,4 +153,4 @@ macro_rules! tuples {
     )+ };
 }
 
-tuples! { (A) (A, B) (A, B, C) (A, B, C, E) (A, B, C, E, F) }
+tuples! { (A) (A, B) (A, B, C) (A, B, C, E) (A, B, C, E, F) (A, B, C, E, F, G) (A, B, C, E, F, G, H) (A, B, C, E, F, G, H, I) }

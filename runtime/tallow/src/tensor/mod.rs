@@ -1,27 +1,40 @@
 //! [`Tensor`]: a cheap, shareable handle to a value on a device. Operations only record what is to be computed; the device
 //! computes when numbers are asked for.
 
+mod compare;
 mod conv;
 mod create;
-mod display;
+pub mod display;
+mod einsum;
+mod elementary;
 mod elementwise;
 mod index;
 mod inplace;
+mod join;
 mod linalg;
 mod norm;
+mod pad;
 mod pool;
 mod read;
 mod reduce;
 mod resize;
+mod scalar;
 mod shape;
+mod statistics;
 mod track;
+mod triangle;
 mod var;
+mod vector;
+mod window;
 
+pub use compare::CmpOp;
 pub use display::{PrintOptions, set_print_options};
 pub use index::{IndexOp, TensorIndexer};
 pub use linalg::Attention;
 pub use pool::ToUsize2;
+pub use scalar::{TensorOrScalar, TensorScalar};
 pub use var::Var;
+pub use window::StridedIndex;
 
 use crate::{DType, Device, Error, Result, Shape, View};
 use parking_lot::Mutex;

@@ -27,6 +27,18 @@ impl Tensor {
         engine.read(&node).await
     }
 
+    /// Writes the elements in row-major order, as little-endian bytes of the tensor's dtype.
+    pub fn write_bytes<W: std::io::Write>(&self, to: &mut W) -> Result<()> {
+        let bytes = block_on_named(self.to_bytes_async(), "write_bytes", "to_bytes_async")?;
+        to.write_all(&bytes).map_err(|error| Error::wrap("write_bytes", error))
+    }
+
+    /// [`Tensor::write_bytes`] where nothing may block: only the writing itself does.
+    pub async fn write_bytes_async<W: std::io::Write>(&self, to: &mut W) -> Result<()> {
+        let bytes = self.to_bytes_async().await?;
+        to.write_all(&bytes).map_err(|error| Error::wrap("write_bytes", error))
+    }
+
     /// The elements in row-major order.
     pub async fn to_vec_async<T: Element>(&self) -> Result<Vec<T>> {
         if self.dtype() != T::DTYPE {

@@ -53,12 +53,12 @@ impl Var {
     }
 
     /// A variable of this shape from elements in row-major order.
-    pub fn from_vec<T: Element>(values: Vec<T>, shape: impl IntoShape, device: &Device) -> Result<Self> {
+    pub fn from_vec<T: Element>(values: Vec<T>, shape: impl crate::ShapeWithHole, device: &Device) -> Result<Self> {
         Self::from_tensor(&Tensor::from_vec(values, shape, device)?)
     }
 
     /// A variable of this shape from elements in row-major order.
-    pub fn from_slice<T: Element>(values: &[T], shape: impl IntoShape, device: &Device) -> Result<Self> {
+    pub fn from_slice<T: Element>(values: &[T], shape: impl crate::ShapeWithHole, device: &Device) -> Result<Self> {
         Self::from_tensor(&Tensor::from_slice(values, shape, device)?)
     }
 

@@ -2,6 +2,7 @@
 //! F32 against the CPU. To add an operation, add rows to a module's table; see [`check::Row`].
 
 mod attention;
+mod breadth;
 mod check;
 mod conv;
 mod elementwise;
