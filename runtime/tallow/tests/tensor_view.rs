@@ -151,14 +151,15 @@ fn shapes_from_anything() -> Result<()> {
         Tensor::zeros(shape, DType::U8, CPU)
     }
     assert_eq!(made((1, 2, 3, 4, 5, 6, 7))?.rank(), 7);
-    assert_eq!(made(vec![2, 2])?.dims(), made(&[2usize, 2])?.dims());
+    let (sizes, axes) = (&[2usize, 2], &[0usize, 2]);
+    assert_eq!(made(vec![2, 2])?.dims(), made(sizes)?.dims());
     assert_eq!(made(())?.rank(), 0);
     assert_eq!(Tensor::from_vec(vec![1u8; 12], (2, (), 3), CPU)?.dims(), [2, 2, 3]);
     assert_eq!(Tensor::from_slice(&[1u8; 12], ((), 6), CPU)?.dims(), [2, 6]);
     assert!(Tensor::from_vec(vec![1u8; 12], ((), 5), CPU).is_err());
     assert_eq!(range(&[24])?.reshape((1, 2, (), 3, 1))?.dims(), [1, 2, 4, 3, 1]);
     assert_eq!(range(&[24])?.reshape((1, 2, 2, 3, 1, ()))?.dims(), [1, 2, 2, 3, 1, 2]);
-    assert_eq!(range(&[2, 2, 2])?.sum(&[0, 2])?.to_vec1::<f32>()?, [10., 18.]);
+    assert_eq!(range(&[2, 2, 2])?.sum(axes)?.to_vec1::<f32>()?, [10., 18.]);
     assert_eq!(range(&[2, 2, 2])?.flip(vec![0, 1, 2])?.flatten_all()?.to_vec1::<f32>()?[0], 7.);
     Ok(())
 }

@@ -27,9 +27,9 @@ fn composed(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, options: 
     let (_, keys, kv_heads, v_width) = v.dims4()?;
     let group = heads / kv_heads.max(1);
     // [batch, kv head, head of the group, position, width]
-    let q = q.to_dtype(work)?.reshape(&[b, queries, kv_heads, group, width])?.permute([0, 2, 3, 1, 4])?;
+    let q = q.to_dtype(work)?.reshape([b, queries, kv_heads, group, width])?.permute([0, 2, 3, 1, 4])?;
     let repeated = |t: &Tensor, width: usize| {
-        t.to_dtype(work)?.permute([0, 2, 1, 3])?.unsqueeze(2)?.broadcast_as(&[b, kv_heads, group, keys, width])
+        t.to_dtype(work)?.permute([0, 2, 1, 3])?.unsqueeze(2)?.broadcast_as([b, kv_heads, group, keys, width])
     };
     let mut scores = (q.matmul(&repeated(k, width)?.t()?)? * options.scale)?;
     if let Some(cap) = options.softcap {
@@ -38,7 +38,7 @@ fn composed(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, options: 
     // Where a query does not see a key.
     let mut hidden: Vec<Tensor> = Vec::new();
     if let Some(mask) = mask {
-        let mask = mask.broadcast_as(&[b, heads, queries, keys])?.reshape(&[b, kv_heads, group, queries, keys])?;
+        let mask = mask.broadcast_as([b, heads, queries, keys])?.reshape([b, kv_heads, group, queries, keys])?;
         let least = Tensor::full(f32::MIN, (), mask.device())?;
         hidden.push(mask.broadcast_lt(&least)?);
         scores = (scores + mask.to_dtype(work)?)?;
