@@ -51,7 +51,11 @@ impl Tensor {
 
     /// This new tensor, tracked.
     pub(crate) fn on_tape(mut self, tape: Arc<TapeNode>) -> Tensor {
-        self.cell.version.lock().tape = Some(tape.clone());
+        {
+            let mut version = self.cell.version.lock();
+            let whole = self.view.is_whole(version.node.shape().elem_count()) && self.shape() == version.node.shape();
+            version.tape = Some(tape.clone()).filter(|_| whole);
+        }
         self.track = Track::Taped(tape);
         self
     }

@@ -40,7 +40,7 @@ fn the_mask_has_a_gradient() -> Result<()> {
     let (q, k, v) =
         (Var::randn(0f32, 1., shape, cpu)?, Var::randn(0f32, 1., shape, cpu)?, Var::randn(0f32, 1., shape, cpu)?);
     // Stretched over batch and heads, and one key is hidden.
-    let mask = Var::new(&[[0.5f32, -1., 0.], [0.25, f32::NEG_INFINITY, 2.], [0., 0., 1.]], cpu)?;
+    let mask = Var::new([[0.5f32, -1., 0.], [0.25, f32::NEG_INFINITY, 2.], [0., 0., 1.]], cpu)?;
     let weights = Tensor::rand(-1f32, 1., shape, cpu)?;
     let fused = q.attention(&k, &v, Some(&mask), PLAIN)?;
     let turn = |t: &Tensor| t.transpose(1, 2);

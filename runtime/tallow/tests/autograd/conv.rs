@@ -51,10 +51,10 @@ fn pooling() {
 /// As PyTorch: of several largest elements of a window, the first in row-major order gets the gradient.
 #[test]
 fn the_first_maximum_gets_the_gradient() -> Result<()> {
-    let x = Var::new(&[[[[2f64, 2., 1.], [0., 2., 2.], [2., 1., 2.]]]], &Device::Cpu)?;
+    let x = Var::new([[[[2f64, 2., 1.], [0., 2., 2.], [2., 1., 2.]]]], &Device::Cpu)?;
     let got = gradient_at(&x, |x| x.max_pool2d_with_stride(2, 1))?;
     assert_eq!(got, [1., 1., 0., 0., 2., 0., 0., 0., 0.]);
-    let nan = Var::new(&[[[[2f64, f64::NAN], [f64::NAN, 3.]]]], &Device::Cpu)?;
+    let nan = Var::new([[[[2f64, f64::NAN], [f64::NAN, 3.]]]], &Device::Cpu)?;
     assert_eq!(gradient_at(&nan, |x| x.max_pool2d(2))?, [0., 1., 0., 0.]);
     Ok(())
 }

@@ -85,14 +85,14 @@ fn maps_of_two_operands() {
 #[test]
 fn choices() {
     check(&[Row::new("where_cond", &[&[2, 3], &[3]], -2.0..2.0, |x| {
-        let condition = Tensor::new(&[[1u8, 0, 0], [0, 1, 0]], CPU)?.to_device(x[0].device())?;
+        let condition = Tensor::new([[1u8, 0, 0], [0, 1, 0]], CPU)?.to_device(x[0].device())?;
         condition.where_cond(&x[0].sqr()?, &x[1].exp()?)
     })]);
 }
 
 #[test]
 fn ties_and_edges_follow_pytorch() -> Result<()> {
-    let x = Var::new(&[-1f64, 0., 1.], CPU)?;
+    let x = Var::new([-1f64, 0., 1.], CPU)?;
     let zero = Tensor::zeros(3, DType::F64, CPU)?;
     assert_eq!(gradient_at(&x, Tensor::abs)?, [-1., 0., 1.]);
     assert_eq!(gradient_at(&x, Tensor::relu)?, [0., 0., 1.]);
@@ -103,7 +103,7 @@ fn ties_and_edges_follow_pytorch() -> Result<()> {
     assert_eq!(gradient_at(&x, |x| x.powf(1.))?, [1., 1., 1.]);
     assert_eq!(gradient_at(&x, |x| x.pow(&zero))?, [0., 0., 0.]);
     assert_eq!(gradient_at(&x, |x| zero.pow(&x.abs()?))?, [0., 0., 0.]);
-    let nan = Var::new(&[f64::NAN], CPU)?;
+    let nan = Var::new([f64::NAN], CPU)?;
     assert_eq!(gradient_at(&nan, |x| x.clamp(0., 1.))?, [1.]);
     Ok(())
 }

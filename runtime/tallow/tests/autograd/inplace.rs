@@ -57,15 +57,15 @@ fn what_is_written_is_recorded() {
 
 #[test]
 fn a_variable_that_is_set_keeps_old_gradients() -> Result<()> {
-    let x = Var::new(&[1f64, 2.], CPU)?;
+    let x = Var::new([1f64, 2.], CPU)?;
     let same = x.as_tensor().clone();
     let before = x.sqr()?;
-    x.set(&Tensor::new(&[10f64, 20.], CPU)?)?;
+    x.set(&Tensor::new([10f64, 20.], CPU)?)?;
     let after = same.sqr()?;
     assert_eq!(of(&before.backward()?, &x)?, [2., 4.]);
     assert_eq!(of(&after.backward()?, &x)?, [20., 40.]);
     // A write of constants is an update too.
-    x.slice_set(&Tensor::new(&[7f64], CPU)?, 0, 1)?;
+    x.slice_set(&Tensor::new([7f64], CPU)?, 0, 1)?;
     assert_eq!(of(&same.sqr()?.backward()?, &x)?, [20., 14.]);
     assert_eq!(of(&after.backward()?, &x)?, [20., 40.]);
     assert!(x.is_variable());
@@ -74,7 +74,7 @@ fn a_variable_that_is_set_keeps_old_gradients() -> Result<()> {
 
 #[test]
 fn a_tracked_value_is_not_written_into_a_variable() -> Result<()> {
-    let (x, y) = (Var::new(&[1f64, 2.], CPU)?, Var::new(&[3f64], CPU)?);
+    let (x, y) = (Var::new([1f64, 2.], CPU)?, Var::new([3f64], CPU)?);
     let error = x.slice_set(&y.sqr()?, 0, 0).expect_err("an error").to_string();
     assert!(error.starts_with("slice_set: ") && error.contains("detach") && error.contains("slice_assign"), "{error}");
     assert_eq!(x.to_vec1::<f64>()?, [1., 2.]);
@@ -88,12 +88,23 @@ fn a_tracked_value_is_not_written_into_a_variable() -> Result<()> {
 }
 
 #[test]
+fn a_part_as_the_result_of_a_checkpoint_is_not_written_as_if_it_were_whole() -> Result<()> {
+    let x = Var::new([[1f64, 2.], [3., 4.]], CPU)?;
+    let part = tallow::checkpoint(|x| x[0].sqr()?.narrow(1, 0, 1), &[&x])?;
+    assert!(part.zero_set().expect_err("an error").to_string().contains("copy it"));
+    let copy = part.copy()?;
+    copy.narrow(0, 0, 1)?.zero_set()?;
+    assert_eq!(of(&copy.sum_all()?.backward()?, &x)?, [0., 0., 6., 0.]);
+    Ok(())
+}
+
+#[test]
 fn untracked_writes_stay_untracked() -> Result<()> {
     let cell = Tensor::zeros(3, DType::F32, CPU)?;
     cell.slice_set(&Tensor::ones(1, DType::F32, CPU)?, 0, 1)?;
     assert!(!cell.is_tracked());
     // A value of integers is written without a trace.
-    let x = Var::new(&[1f32], CPU)?;
+    let x = Var::new([1f32], CPU)?;
     let ids = Tensor::zeros(3, DType::U32, CPU)?;
     ids.slice_set(&x.to_dtype(DType::U32)?, 0, 0)?;
     assert!(!ids.is_tracked());

@@ -10,7 +10,7 @@ fn of(grads: &tallow::GradStore, var: &Tensor) -> Result<Vec<f64>> {
 
 #[test]
 fn no_grad_records_nothing() -> Result<()> {
-    let x = Var::new(&[1f64, 2.], CPU)?;
+    let x = Var::new([1f64, 2.], CPU)?;
     let (y, view) = no_grad(|| -> Result<_> { Ok((x.sqr()?, x.get(1)?)) })?;
     assert!(!y.is_tracked() && !view.is_tracked() && !view.sqr()?.is_tracked());
     // It ends with the block, also if that panics; backward works inside.
@@ -25,8 +25,8 @@ fn no_grad_records_nothing() -> Result<()> {
 
 #[test]
 fn a_checkpoint_has_the_same_gradients() -> Result<()> {
-    let x = Var::new(&[[0.1f64, -0.7], [1.2, 0.4]], CPU)?;
-    let w = Var::new(&[[0.5f64, -0.3], [0.8, 1.1]], CPU)?;
+    let x = Var::new([[0.1f64, -0.7], [1.2, 0.4]], CPU)?;
+    let w = Var::new([[0.5f64, -0.3], [0.8, 1.1]], CPU)?;
     // An input twice, a captured variable, and a captured result.
     let between = w.sqr()?;
     let block = {
@@ -78,20 +78,20 @@ fn a_checkpoint_inside_another_draws_the_same_numbers() -> Result<()> {
 
 #[test]
 fn a_variable_that_is_set_in_between_is_an_error() -> Result<()> {
-    let (x, w) = (Var::new(&[1f64], CPU)?, Var::new(&[2f64], CPU)?);
+    let (x, w) = (Var::new([1f64], CPU)?, Var::new([2f64], CPU)?);
     let weight = w.as_tensor().clone();
     let y = checkpoint(move |x: &[Tensor]| (&x[0] * &weight)?.sqr(), &[&x])?;
     assert_eq!(of(&y.backward()?, &w)?, [4.]);
-    w.set(&Tensor::new(&[3f64], CPU)?)?;
+    w.set(&Tensor::new([3f64], CPU)?)?;
     let error = y.backward().expect_err("an error").to_string();
     assert!(error.contains("was set between"), "{error}");
     // An input may be set: its old value was kept.
     let weight = w.as_tensor().clone();
     let y = checkpoint(move |x: &[Tensor]| (&x[0] * &weight)?.sqr(), &[&x])?;
-    x.set(&Tensor::new(&[100f64], CPU)?)?;
+    x.set(&Tensor::new([100f64], CPU)?)?;
     assert_eq!(of(&y.backward()?, &w)?, [6.]);
     // Without variables there is nothing to record.
-    let constant = Tensor::new(&[3f64], CPU)?;
+    let constant = Tensor::new([3f64], CPU)?;
     assert!(!checkpoint(|x: &[Tensor]| x[0].sqr(), &[&constant])?.is_tracked());
     assert!(no_grad(|| checkpoint(|x: &[Tensor]| x[0].sqr(), &[&x])).is_ok_and(|y| !y.is_tracked()));
     Ok(())

@@ -26,7 +26,7 @@ fn reductions() {
 #[test]
 fn largest_and_smallest() -> Result<()> {
     let of = |f: fn(&Tensor) -> Result<Tensor>| {
-        gradient_at(&Var::new(&[[1f64, 5., 2.], [5., 5., -1.]], CPU).expect("a variable"), f)
+        gradient_at(&Var::new([[1f64, 5., 2.], [5., 5., -1.]], CPU).expect("a variable"), f)
     };
     assert_eq!(of(|x| x.max(1))?, [0., 1., 0., 1., 0., 0.]);
     assert_eq!(of(|x| x.max_keepdim(0))?, [0., 1., 1., 1., 0., 0.]);
@@ -36,7 +36,7 @@ fn largest_and_smallest() -> Result<()> {
     assert_eq!(of(Tensor::max_all)?, [0., third, 0., third, third, 0.]);
     assert_eq!(of(|x| x.max((0, 1)))?, [0., third, 0., third, third, 0.]);
     assert_eq!(of(|x| x.min_keepdim((0, 1)))?, [0., 0., 0., 0., 0., 1.]);
-    let nan = Var::new(&[1f64, f64::NAN], CPU)?;
+    let nan = Var::new([1f64, f64::NAN], CPU)?;
     assert_eq!(gradient_at(&nan, Tensor::max_all)?, [0., 1.]);
     assert_eq!(gradient_at(&nan, |x| x.max(0))?, [0., 1.]);
     // A second derivative, and a weight for each result.

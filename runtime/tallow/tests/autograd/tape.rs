@@ -20,7 +20,7 @@ fn own_device() -> Device {
 #[test]
 fn a_variable_that_is_used_twice_gets_the_sum() -> Result<()> {
     // candle's own example: d/dx (x^2 + 5x + 4), and more uses.
-    let x = Var::new(&[3f32, 1., 4.], CPU)?;
+    let x = Var::new([3f32, 1., 4.], CPU)?;
     let x = x.as_tensor();
     let y = (((x * x)? + x * 5f64)? + 4f64)?;
     let grads = y.backward()?;
@@ -50,7 +50,7 @@ fn only_variables_are_in_the_store() -> Result<()> {
 
 #[test]
 fn gradients_of_any_tracked_tensor() -> Result<()> {
-    let x = Var::new(&[1f64, 2.], CPU)?;
+    let x = Var::new([1f64, 2.], CPU)?;
     let y = x.sqr()?;
     let z = (&y * &y)?;
     let both = grad(&[&z], &[&y, &x, &y], false)?;
@@ -58,7 +58,7 @@ fn gradients_of_any_tracked_tensor() -> Result<()> {
     assert_eq!(both[1].to_vec1::<f64>()?, [4., 32.]);
     assert_eq!(both[2].to_vec1::<f64>()?, [2., 8.]);
     // Weighted, of two outputs.
-    let weight = Tensor::new(&[10f64, 0.], CPU)?;
+    let weight = Tensor::new([10f64, 0.], CPU)?;
     let weighted = grad_of(&[&z, &y], &[Some(&weight), None], &[&x], false)?;
     assert_eq!(weighted[0].to_vec1::<f64>()?, [42., 4.]);
     let other = Var::new(1f64, CPU)?;
@@ -71,7 +71,7 @@ fn gradients_of_any_tracked_tensor() -> Result<()> {
 
 #[test]
 fn higher_derivatives() -> Result<()> {
-    let x = Var::new(&[0.3f64, -0.8], CPU)?;
+    let x = Var::new([0.3f64, -0.8], CPU)?;
     let mut y = x.sin()?;
     for (n, want) in [f64::cos, |x: f64| -x.sin(), |x: f64| -x.cos(), f64::sin].into_iter().enumerate() {
         let gradient: Tensor = grad(&[&y], &[&x], true)?.remove(0);
@@ -84,7 +84,7 @@ fn higher_derivatives() -> Result<()> {
 
 #[test]
 fn an_operation_without_a_gradient_is_named() -> Result<()> {
-    let x = Var::new(&[1f32, 2.], CPU)?;
+    let x = Var::new([1f32, 2.], CPU)?;
     let node = tallow_graph::ops::copy(x.as_edge())?;
     let y = Tensor::from_operation("my_kernel", node, &[&x])?;
     assert_eq!(y.to_vec1::<f32>()?, [1., 2.]);
@@ -99,7 +99,7 @@ fn an_operation_without_a_gradient_is_named() -> Result<()> {
 
 #[test]
 fn what_depends_on_no_variable_is_an_error() -> Result<()> {
-    let x = Var::new(&[1f32, 2.], CPU)?;
+    let x = Var::new([1f32, 2.], CPU)?;
     for tensor in [Tensor::new(1f32, CPU)?, x.detach().sqr()?, x.to_dtype(DType::U8)?.to_dtype(DType::F32)?] {
         assert!(error(tensor.backward()).starts_with("backward: the tensor"));
         assert!(!tensor.is_tracked());
@@ -109,7 +109,7 @@ fn what_depends_on_no_variable_is_an_error() -> Result<()> {
 
 #[test]
 fn a_chain_of_100_000_operations() -> Result<()> {
-    let x = Var::new(&[1f64], CPU)?;
+    let x = Var::new([1f64], CPU)?;
     let mut y = x.as_tensor().clone();
     for _ in 0..50_000 {
         y = ((y * 0.5)? + 1.0)?;

@@ -52,7 +52,7 @@ fn gradients_come_home() -> Result<()> {
     let other = Device::from_backend(std::sync::Arc::new(tallow_graph::reference::Reference::default()));
     let devices = [Some(&other), gpu()];
     for device in devices.into_iter().flatten() {
-        let x = Var::new(&[[1f32, 2., 3.], [4., 5., 6.]], CPU)?;
+        let x = Var::new([[1f32, 2., 3.], [4., 5., 6.]], CPU)?;
         let there = x.t()?.to_device(device)?.sqr()?;
         let grads = there.backward()?;
         let of_x = grads.get(&x).expect("a gradient");
