@@ -7,8 +7,8 @@ use std::time::Instant;
 use smallvec::{SmallVec, smallvec};
 use tallow_cpu::{CpuBackend, quant};
 use tallow_graph::kernel::{
-    Activations, AttentionKernel, ContractKernel, ContractPart, Layout, MapKernel, MapPart, Operand, RightUnit,
-    RowClass, RowKernel, RowOp,
+    Activations, AttentionKernel, ContractKernel, ContractPart, ConvKernel, Layout, MapKernel, MapPart, Operand,
+    RightUnit, RowClass, RowKernel, RowOp,
 };
 use tallow_graph::{
     Args, Backend, BinaryOp, Buffer, DType, Expr, Inst, Kernel, Program, Result, Run, Scalar, Step, UnaryOp,
@@ -126,6 +126,42 @@ fn contract(m: usize, dtype: DType, unit: RightUnit, activations: Activations) -
         activations,
         parts: smallvec![part],
     })
+}
+
+/// A convolution of [samples, channels, sizes...] with stride 1 and the padding that keeps the sizes: name, [samples,
+/// groups, channels and outputs of a group], sizes, taps.
+fn conv(b: &Bench, name: &str, lead: [usize; 4], sizes: &[usize], taps: usize) -> Result<()> {
+    let [samples, groups, channels, outputs] = lead;
+    let mut words: Vec<i64> = lead.iter().map(|&n| n as i64).collect();
+    for &size in sizes {
+        words.extend([size as i64, taps as i64, size as i64, 1, taps as i64 / 2, 1, 1]);
+    }
+    let mut elements = Vec::new();
+    let filter: Vec<usize> = sizes.iter().map(|_| taps).collect();
+    for (first, rest) in [([samples, groups, channels], sizes), ([groups, outputs, channels], &filter)] {
+        let dims = [&first[..], rest].concat();
+        let mut step = 1;
+        words.push(0);
+        let at = words.len();
+        for &dim in dims.iter().rev() {
+            words.insert(at, step as i64);
+            step *= dim;
+        }
+        elements.push(step);
+    }
+    let positions: usize = sizes.iter().product();
+    let results = samples * groups * outputs * positions;
+    let flops = 2 * results * channels * filter.iter().product::<usize>();
+    let kernel = Kernel::Conv(ConvKernel {
+        spatial: sizes.len() as u8,
+        input: (0, F),
+        filter: (1, F),
+        operands: smallvec![],
+        epilogue: expr(&[(Inst::Acc(0), F)]),
+    });
+    let inputs = elements.iter().map(|&n| b.buffer(4 * n)).collect::<Result<_>>()?;
+    let show = move |s: f64| format!("{:.1} GFLOP/s", flops as f64 / s / 1e9);
+    b.time(name, kernel, inputs, vec![b.buffer(4 * results)?], &words, &[], &show)
 }
 
 fn main() -> Result<()> {
@@ -386,5 +422,11 @@ fn main() -> Result<()> {
             &none,
         )?;
     }
+
+    conv(&b, "conv2d 64 -> 64, 3x3, 4 x 56 x 56", [4, 1, 64, 64], &[56, 56], 3)?;
+    conv(&b, "conv2d 512 -> 512, 3x3, 7 x 7", [1, 1, 512, 512], &[7, 7], 3)?;
+    conv(&b, "conv2d 256 -> 64, 1x1, 4 x 56 x 56", [4, 1, 256, 64], &[56, 56], 1)?;
+    conv(&b, "conv2d depthwise 96, 3x3, 112 x 112", [1, 96, 1, 1], &[112, 112], 3)?;
+    conv(&b, "conv1d 80 -> 384, 3, 3000", [1, 1, 80, 384], &[3000], 3)?;
     Ok(())
 }

@@ -117,7 +117,6 @@ impl Backend for WgpuBackend {
         match op {
             // Products of integers are rare: maps and sums do.
             Op::Contract { .. } => !dtype.is_int(),
-            Op::Conv { .. } => false,
             _ => true,
         }
     }

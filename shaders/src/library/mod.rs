@@ -8,12 +8,13 @@
 //!
 //! [`split`] cuts a step whose buffers are larger than a binding may be into pieces that are run one after the other.
 //!
-//! `map`, `row`, `contract`, `attention`, `gather` and `random` each hold one kind of kernel; the templates
+//! `map`, `row`, `contract`, `conv`, `attention`, `gather` and `random` each hold one kind of kernel; the templates
 //! they fill stand in `shaders/wgsl`.
 
 mod attention;
 mod code;
 mod contract;
+mod conv;
 mod expr;
 mod gather;
 mod link;
@@ -80,6 +81,7 @@ pub fn implementations(kernel: &Kernel, words: &[i64], target: &Target) -> Small
         Kernel::Map(k) => (map::inputs(k), k.parts.len(), 0),
         Kernel::Row(k) => (row::inputs(k), 1, 0),
         Kernel::Contract(k) => (contract::inputs(k), k.parts.len(), 0),
+        Kernel::Conv(k) => (conv::inputs(k), 1, 0),
         Kernel::Attention(k) => (3 + usize::from(k.mask), 1, 0),
         Kernel::Gather(_) => (2, 1, 1),
         Kernel::Random(_) => (0, 1, 0),
@@ -99,6 +101,7 @@ pub fn implementations(kernel: &Kernel, words: &[i64], target: &Target) -> Small
         Kernel::Map(k) => one(map::supported(k), map::work(k, words)),
         Kernel::Row(k) => row::implementations(k, words, target),
         Kernel::Contract(k) => contract::implementations(k, words, target),
+        Kernel::Conv(k) => conv::implementations(k, words, target),
         Kernel::Attention(k) => attention::implementations(k, words, target),
         Kernel::Gather(k) => one(gather::supported(k), 0),
         Kernel::Random(k) => one(random::supported(k), 0),
@@ -112,6 +115,7 @@ pub fn shader(kernel: &Kernel, implementation: u32, target: &Target) -> Result<S
         Kernel::Map(k) => map::shader(k, target),
         Kernel::Row(k) => row::shader(k, implementation, target),
         Kernel::Contract(k) => contract::shader(k, implementation, target),
+        Kernel::Conv(k) => conv::shader(k, implementation, target),
         Kernel::Attention(k) => attention::shader(k, implementation, target),
         Kernel::Gather(k) => gather::shader(k, target),
         Kernel::Random(k) => random::shader(k, target),
@@ -125,6 +129,7 @@ pub fn params(kernel: &Kernel, words: &[i64], scalars: &[Scalar], out: &mut Vec<
         Kernel::Map(k) => map::params(k, words, scalars, out),
         Kernel::Row(k) => row::params(k, words, scalars, out),
         Kernel::Contract(k) => contract::params(k, words, scalars, out),
+        Kernel::Conv(k) => conv::params(k, words, scalars, out),
         Kernel::Attention(k) => attention::params(k, words, scalars, out),
         Kernel::Gather(k) => gather::params(k, words, out),
         Kernel::Random(k) => random::params(k, words, scalars, out),
@@ -138,6 +143,7 @@ pub fn grids(kernel: &Kernel, implementation: u32, words: &[i64], target: &Targe
         Kernel::Map(k) => map::grids(k, words, target),
         Kernel::Row(k) => row::grids(k, implementation, words, target),
         Kernel::Contract(k) => contract::grids(k, implementation, words, target),
+        Kernel::Conv(k) => conv::grids(k, implementation, words, target),
         Kernel::Attention(k) => attention::grids(k, implementation, words, target),
         Kernel::Gather(k) => gather::grids(k, words, target),
         Kernel::Random(k) => random::grids(k, words, target),

@@ -43,6 +43,8 @@ pub fn template(name: &str) -> Option<&'static str> {
         "matvec.wgsl" => include_str!("../../wgsl/matvec.wgsl"),
         "matmul.wgsl" => include_str!("../../wgsl/matmul.wgsl"),
         "matmul_serial.wgsl" => include_str!("../../wgsl/matmul_serial.wgsl"),
+        "conv.wgsl" => include_str!("../../wgsl/conv.wgsl"),
+        "conv_serial.wgsl" => include_str!("../../wgsl/conv_serial.wgsl"),
         "attention.wgsl" => include_str!("../../wgsl/attention.wgsl"),
         "attention_serial.wgsl" => include_str!("../../wgsl/attention_serial.wgsl"),
         "gather.wgsl" => include_str!("../../wgsl/gather.wgsl"),

@@ -4,8 +4,8 @@ use smallvec::smallvec;
 use tallow_graph::{
     BinaryOp, CompareOp, DType, Expr, Inst, Kernel, UnaryOp,
     kernel::{
-        Activations, AttentionKernel, ContractKernel, ContractPart, Distribution, GatherKernel, Layout, MapKernel,
-        MapPart, Operand, Prologue, RandomKernel, RightUnit, RowClass, RowKernel, RowOp,
+        Activations, AttentionKernel, ContractKernel, ContractPart, ConvKernel, Distribution, GatherKernel, Layout,
+        MapKernel, MapPart, Operand, Prologue, RandomKernel, RightUnit, RowClass, RowKernel, RowOp,
     },
 };
 
@@ -307,6 +307,36 @@ fn contracts() -> Vec<Case> {
     all
 }
 
+fn convs() -> Vec<Case> {
+    let mut all = Vec::new();
+    for spatial in 1..=3u8 {
+        for dtype in [DType::F32, DType::F16, DType::BF16, DType::F8E4M3] {
+            for layout in [None, Some(Layout::Linear), Some(Layout::Scalar), Some(Layout::Strided)] {
+                // relu(sum + operand), stored in the input's dtype.
+                let mut code = vec![(Inst::Acc(0), DType::F32)];
+                if layout.is_some() {
+                    code.push((Inst::Load(0), DType::F32));
+                    code.push((Inst::Binary(BinaryOp::Add, 0, 1), DType::F32));
+                    code.push((Inst::Unary(UnaryOp::Relu, 2), DType::F32));
+                }
+                code.push((Inst::Cast(code.len() as u16 - 1), dtype));
+                let kernel = ConvKernel {
+                    spatial,
+                    input: (0, dtype),
+                    filter: (1, dtype),
+                    operands: layout.map(|layout| operand(2, dtype, layout)).into_iter().collect(),
+                    epilogue: expr(&code),
+                };
+                let mut words = vec![2, 1, 8, 32];
+                words.extend([9, 3, 9, 1, 1, 1, 1].repeat(usize::from(spatial)));
+                words.extend(vec![0; (4 + usize::from(spatial)) * (2 + kernel.operands.len())]);
+                all.push((format!("conv{spatial}d_{dtype}_{layout:?}"), Kernel::Conv(kernel), words));
+            }
+        }
+    }
+    all
+}
+
 fn others() -> Vec<Case> {
     let mut all = Vec::new();
     for rows in [RowClass::One, RowClass::Few, RowClass::Many] {
@@ -347,5 +377,5 @@ fn others() -> Vec<Case> {
 
 /// All of them.
 pub fn all() -> Vec<Case> {
-    [maps(), rows(), contracts(), others()].concat()
+    [maps(), rows(), contracts(), convs(), others()].concat()
 }

@@ -4,6 +4,7 @@
 
 mod attention;
 mod contract;
+mod conv;
 mod gather;
 mod half;
 mod harness;
