@@ -90,7 +90,7 @@ pub struct Options {
     pub library: Library,
 }
 
-/// The least that `max_binding` may be: what a workgroup of any kernel reaches at once.
+/// The least that `max_binding` may be: below it, a few columns of the smallest model's weights would be too much.
 const LEAST_BINDING: u64 = 4096;
 
 /// The bytes that `TALLOW_WGPU_MAX_BINDING` and the options allow one binding, if they say.

@@ -207,9 +207,11 @@ fn rows() {
     large("many rows", &kernel, &inputs, &[(DType::F16, rows as usize)], &words, &[], relative(1e-3, 1e-3), 16);
     // Rows that are longer than a binding, and the sum over a leading axis: partial results, then all.
     for op in [RowOp::Sum, RowOp::Mean, RowOp::Max, RowOp::Min, RowOp::ArgMax, RowOp::Softmax] {
-        for (name, sizes, strides, n) in
-            [("long", [2i64, 40_001], [40_001i64, 1], 80_002usize), ("leading", [7, 1111], [1, 7], 7777)]
-        {
+        for (name, sizes, strides, n) in [
+            ("long", [2i64, 40_001], [40_001i64, 1], 80_002usize),
+            ("leading", [7, 1111], [1, 7], 7777),
+            ("leading, wide", [512, 256], [1, 512], 131_072),
+        ] {
             let whole = matches!(op, RowOp::ArgMax | RowOp::Softmax);
             let accumulator = if op == RowOp::ArgMax { DType::U32 } else { DType::F32 };
             let after = if whole {
@@ -232,7 +234,7 @@ fn rows() {
                 after,
                 accumulator,
             });
-            let inputs = [Input::Plain(noise.elements(DType::F32, n)), Input::Plain(noise.elements(DType::F32, 10))];
+            let inputs = [Input::Plain(noise.elements(DType::F32, n)), Input::Plain(noise.elements(DType::F32, 600))];
             let words = [sizes[0], sizes[1], 0, strides[0], strides[1], 2, 1, 0];
             let results = if op == RowOp::Softmax { n } else { sizes[0] as usize };
             let outputs = [(accumulator, results)];

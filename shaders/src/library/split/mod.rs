@@ -159,7 +159,9 @@ pub fn split(kernel: &Kernel, words: &[i64], scalars: usize, room: &Room) -> Res
         match (nest.cut(room, &mut cut.pieces), kernel) {
             (Ok(()), _) => {}
             (Err(error), Kernel::Row(row)) => {
-                return reduce::in_chunks(row, words, scalars, room)?.ok_or(error);
+                let output = super::row::inputs(row);
+                let places = reduce::Places { output, temporary: output + 1 };
+                return reduce::in_chunks(row, words, scalars, places, room)?.ok_or(error);
             }
             (Err(error), _) => return Err(error),
         }

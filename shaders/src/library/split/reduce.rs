@@ -12,8 +12,21 @@ use tallow_graph::{
 /// Chunks of a row, at most.
 const MOST: i64 = 4096;
 
+/// Where a reduction writes: its output, and the first number that a temporary may have.
+#[derive(Clone, Copy)]
+pub(super) struct Places {
+    pub output: usize,
+    pub temporary: usize,
+}
+
 /// The reduction in two steps; `None` where chunks do not help. `scalars`: how many the step brings.
-pub(super) fn in_chunks(kernel: &RowKernel, words: &[i64], scalars: usize, room: &Room) -> Result<Option<Cut>> {
+pub(super) fn in_chunks(
+    kernel: &RowKernel,
+    words: &[i64],
+    scalars: usize,
+    places: Places,
+    room: &Room,
+) -> Result<Option<Cut>> {
     let (outer, inner) = (usize::from(kernel.outer), usize::from(kernel.inner));
     let rank = outer + inner;
     let cuttable = kernel.op.reduces() && !matches!(kernel.op, RowOp::ArgMax | RowOp::ArgMin);
@@ -27,7 +40,7 @@ pub(super) fn in_chunks(kernel: &RowKernel, words: &[i64], scalars: usize, room:
     let mut chunks = 2;
     while chunks <= MOST.min(sizes[axis]) {
         // A chunk that is still too long is an error of the cut.
-        if let Ok(cut) = chunked(kernel, words, scalars, axis, chunks, room) {
+        if let Ok(cut) = chunked(kernel, words, scalars, axis, chunks, places, room) {
             return Ok(Some(cut));
         }
         chunks *= 2;
@@ -35,11 +48,17 @@ pub(super) fn in_chunks(kernel: &RowKernel, words: &[i64], scalars: usize, room:
     Ok(None)
 }
 
-fn chunked(kernel: &RowKernel, words: &[i64], scalars: usize, axis: usize, chunks: i64, room: &Room) -> Result<Cut> {
+fn chunked(
+    kernel: &RowKernel,
+    words: &[i64],
+    scalars: usize,
+    axis: usize,
+    chunks: i64,
+    Places { output, temporary }: Places,
+    room: &Room,
+) -> Result<Cut> {
     let (outer, rank) = (usize::from(kernel.outer), usize::from(kernel.outer) + usize::from(kernel.inner));
     let results: i64 = words[..outer].iter().fold(1, |n, &size| n.saturating_mul(size));
-    let output = crate::library::row::inputs(kernel);
-    let temporary = output + 1;
     let accumulator = kernel.accumulator;
     let mean = kernel.op == RowOp::Mean;
     let op = if mean { RowOp::Sum } else { kernel.op };
@@ -101,7 +120,16 @@ fn chunked(kernel: &RowKernel, words: &[i64], scalars: usize, axis: usize, chunk
     }
     own.extend(strides.iter().rev());
     own.push(results);
-    rows(&all, &own, output, room)?.cut(room, &mut pieces)?;
     let bytes = (results as u64).saturating_mul(count as u64).saturating_mul(accumulator.size_in_bytes() as u64);
-    Ok(Cut { pieces, temporaries: vec![bytes.max(16).next_multiple_of(16)] })
+    let mut temporaries = vec![bytes.max(16).next_multiple_of(16)];
+    let before = pieces.len();
+    if let Err(error) = rows(&all, &own, output, room)?.cut(room, &mut pieces) {
+        // The partial results of many rows may lie too far apart in their turn.
+        pieces.truncate(before);
+        let places = Places { output, temporary: temporary + 1 };
+        let rest = in_chunks(&all, &own, scalars, places, room)?.ok_or(error)?;
+        pieces.extend(rest.pieces);
+        temporaries.extend(rest.temporaries);
+    }
+    Ok(Cut { pieces, temporaries })
 }
