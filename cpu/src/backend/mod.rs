@@ -5,9 +5,11 @@
 //! blocks of elements in L1; products, norms and attention call the kernels of this crate and hand it their tiles.
 
 mod attention;
+mod axes;
 mod class;
 mod contract;
 mod conv;
+mod custom;
 mod exec;
 mod expr;
 mod gather;
@@ -15,11 +17,15 @@ mod info;
 mod map;
 mod memory;
 mod norm;
+mod pick;
 mod random;
 mod reduce;
 mod row;
+mod scan;
+mod scatter;
 mod scratch;
 mod small_float;
+mod sort;
 mod step;
 mod walk;
 
@@ -61,8 +67,8 @@ enum Code {
     Contract(contract::Contract),
     Conv(conv::Conv),
     Attention(attention::Code),
-    Gather,
-    Random,
+    /// Nothing to compile: the kernel itself says all.
+    Plain,
 }
 
 /// A program, compiled: one code a step.
@@ -115,7 +121,11 @@ impl CpuBackend {
             Kernel::Attention(attention) => attention::supports(attention),
             Kernel::Gather(gather) => gather::supports(gather),
             Kernel::Random(random) => random::supports(random),
-            Kernel::Pick(_) | Kernel::Scatter(_) | Kernel::Sort(_) | Kernel::Scan(_) | Kernel::Custom(_) => false,
+            Kernel::Pick(pick) => pick::supports(pick),
+            Kernel::Scatter(scatter) => scatter::supports(scatter),
+            Kernel::Sort(sort) => sort::supports(sort),
+            Kernel::Scan(scan) => scan::supports(scan),
+            Kernel::Custom(custom) => custom::supports(custom),
         }
     }
 
@@ -128,10 +138,14 @@ impl CpuBackend {
             Kernel::Row(row) => Code::Row(row::compile(row)?),
             Kernel::Contract(contract) => Code::Contract(contract::compile(contract)?),
             Kernel::Conv(conv) => Code::Conv(conv::compile(conv)?),
-            Kernel::Gather(_) => Code::Gather,
-            Kernel::Random(_) => Code::Random,
             Kernel::Attention(attention) => Code::Attention(attention::compile(attention)?),
-            _ => return Err(Error::msg("no such kernel")),
+            Kernel::Gather(_)
+            | Kernel::Pick(_)
+            | Kernel::Scatter(_)
+            | Kernel::Sort(_)
+            | Kernel::Scan(_)
+            | Kernel::Custom(_)
+            | Kernel::Random(_) => Code::Plain,
         })
     }
 }
@@ -158,8 +172,13 @@ fn run_step(step: &StepRun<'_>, kernel: &Kernel, code: &Code) -> Result<()> {
         (Kernel::Contract(kernel), Code::Contract(code)) => contract::run(step, kernel, code),
         (Kernel::Conv(kernel), Code::Conv(code)) => conv::run(step, kernel, code),
         (Kernel::Attention(kernel), Code::Attention(code)) => attention::run(step, kernel, code),
-        (Kernel::Gather(kernel), Code::Gather) => gather::run(step, kernel),
-        (Kernel::Random(kernel), Code::Random) => random::run(step, kernel),
+        (Kernel::Gather(kernel), Code::Plain) => gather::run(step, kernel),
+        (Kernel::Pick(kernel), Code::Plain) => pick::run(step, kernel),
+        (Kernel::Scatter(kernel), Code::Plain) => scatter::run(step, kernel),
+        (Kernel::Sort(kernel), Code::Plain) => sort::run(step, kernel),
+        (Kernel::Scan(kernel), Code::Plain) => scan::run(step, kernel),
+        (Kernel::Custom(kernel), Code::Plain) => custom::run(step, kernel),
+        (Kernel::Random(kernel), Code::Plain) => random::run(step, kernel),
         _ => Err(Error::msg("a program was run with what was prepared for another")),
     }
 }

@@ -1,6 +1,7 @@
 //! Kernels that users write: sources by language, and how they are launched.
 
 use crate::{DType, Element, Error, Result};
+use bytemuck::Pod;
 use smallvec::SmallVec;
 use std::{
     hash::{Hash, Hasher},
@@ -39,8 +40,31 @@ fn check<T: Element>(dtype: DType) -> Result<()> {
     Err(Error::op("custom", format!("the operand is {dtype}, not {}", T::DTYPE)))
 }
 
-impl HostView<'_> {
-    /// The elements; an error where the dtype is another.
+/// Why bytes cannot be looked at as they lie.
+fn unfit(error: bytemuck::PodCastError) -> Error {
+    Error::op("custom", format!("the elements cannot be read in place ({error}): use to_vec and copy_from"))
+}
+
+/// Elements are little-endian.
+fn check_in_place<T: Element>(dtype: DType) -> Result<()> {
+    check::<T>(dtype)?;
+    if cfg!(target_endian = "big") && size_of::<T>() > 1 {
+        return Err(Error::op(
+            "custom",
+            "elements are little-endian, which this processor is not: use to_vec and copy_from",
+        ));
+    }
+    Ok(())
+}
+
+impl<'a> HostView<'a> {
+    /// The elements where they lie; an error where the dtype is another.
+    pub fn as_slice<T: Element + Pod>(&self) -> Result<&'a [T]> {
+        check_in_place::<T>(self.dtype)?;
+        if self.bytes.is_empty() { Ok(&[]) } else { bytemuck::try_cast_slice(self.bytes).map_err(unfit) }
+    }
+
+    /// A copy of the elements; an error where the dtype is another.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         check::<T>(self.dtype)?;
         Ok(self.bytes.chunks_exact(self.dtype.size_in_bytes()).map(T::take).collect())
@@ -48,6 +72,12 @@ impl HostView<'_> {
 }
 
 impl HostViewMut<'_> {
+    /// The elements where they lie, to be written; an error where the dtype is another.
+    pub fn as_mut_slice<T: Element + Pod>(&mut self) -> Result<&mut [T]> {
+        check_in_place::<T>(self.dtype)?;
+        if self.bytes.is_empty() { Ok(&mut []) } else { bytemuck::try_cast_slice_mut(self.bytes).map_err(unfit) }
+    }
+
     /// Writes all elements; an error where the dtype or the number is another.
     pub fn copy_from<T: Element>(&mut self, values: &[T]) -> Result<()> {
         check::<T>(self.dtype)?;

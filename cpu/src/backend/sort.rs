@@ -1,0 +1,195 @@
+//! The order of elements along an axis. Elements become unsigned numbers in the same order, each with its position below it, so
+//! that one sort of plain numbers is stable.
+
+use std::ops::Range;
+use tallow_graph::kernel::SortKernel;
+use tallow_graph::{DType, Error, Result};
+
+use super::axes::{Axes, offset, read};
+use super::memory::Mem;
+use super::scatter::is_wide;
+use super::scratch::FirstError;
+use super::step::StepRun;
+use super::walk::{Bound, Words};
+
+/// Elements that are worth a thread's while.
+const GRAIN: usize = 2 << 10;
+/// A row of so many elements is sorted by all threads, where there are fewer rows than threads.
+const LONG: usize = 64 << 10;
+
+/// Whether the CPU runs this kernel.
+pub(crate) fn supports(kernel: &SortKernel) -> bool {
+    is_wide(kernel.dtype)
+}
+
+/// Runs a sort: in parallel over the rows, or within them where they are few and long.
+pub(crate) fn run(step: &StepRun<'_>, kernel: &SortKernel) -> Result<()> {
+    let mut words = Words(step.words);
+    let axes = Axes::take(&mut words)?;
+    let total = axes.count()?;
+    if total == 0 {
+        return Ok(());
+    }
+    if u32::try_from(axes.along).is_err() {
+        return Err(Error::op("sort", format!("{} elements are more than U32 positions can count", axes.along)));
+    }
+    let out = step.output_for(0, DType::U32, total)?;
+    let source = axes.bind(step.input(0)?, kernel.dtype, &mut words)?;
+    let task = Task { axes, source: &source, descending: kernel.descending, out };
+    match kernel.dtype {
+        DType::U32 => task.run(step, |x: u32| (u64::from(x), u64::from(u32::MAX))),
+        DType::I32 => task.run(step, |x: i32| (u64::from(x.cast_unsigned() ^ (1 << 31)), u64::from(u32::MAX))),
+        DType::F32 => task.run(step, |x: f32| (u64::from(rank_f32(x)), u64::from(u32::MAX))),
+        DType::U64 => task.run_wide(step, |x: u64| x),
+        DType::I64 => task.run_wide(step, |x: i64| x.cast_unsigned() ^ (1 << 63)),
+        _ => task.run_wide(step, rank_f64),
+    }
+}
+
+/// The place among all floats: equal for -0 and 0, and for every NaN, which comes last.
+fn rank_f32(x: f32) -> u32 {
+    let bits = if x == 0.0 { 0 } else { x.to_bits() };
+    match x.is_nan() {
+        true => u32::MAX,
+        false if bits >> 31 == 1 => !bits,
+        false => bits | 1 << 31,
+    }
+}
+
+/// As [`rank_f32`].
+fn rank_f64(x: f64) -> u64 {
+    let bits = if x == 0.0 { 0 } else { x.to_bits() };
+    match x.is_nan() {
+        true => u64::MAX,
+        false if bits >> 63 == 1 => !bits,
+        false => bits | 1 << 63,
+    }
+}
+
+/// What is sorted: a rank above a position.
+trait Key: Copy + Ord + Send + Sync {
+    fn position(self) -> u32;
+}
+
+impl Key for u64 {
+    fn position(self) -> u32 {
+        self as u32
+    }
+}
+
+impl Key for (u64, u32) {
+    fn position(self) -> u32 {
+        self.1
+    }
+}
+
+struct Task<'a> {
+    axes: Axes,
+    source: &'a Bound<'a>,
+    descending: bool,
+    out: Mem,
+}
+
+impl Task<'_> {
+    /// By ranks of 32 bits; `rank` also gives the highest one.
+    fn run<T: Copy>(&self, step: &StepRun<'_>, rank: impl Fn(T) -> (u64, u64) + Sync) -> Result<()> {
+        self.rows(step, |x: T, at| {
+            let (rank, most) = rank(x);
+            (if self.descending { most - rank } else { rank }) << 32 | u64::from(at)
+        })
+    }
+
+    /// By ranks of 64 bits.
+    fn run_wide<T: Copy>(&self, step: &StepRun<'_>, rank: impl Fn(T) -> u64 + Sync) -> Result<()> {
+        self.rows(step, |x: T, at| (if self.descending { u64::MAX - rank(x) } else { rank(x) }, at))
+    }
+
+    fn rows<T: Copy, K: Key>(&self, step: &StepRun<'_>, key: impl Fn(T, u32) -> K + Sync) -> Result<()> {
+        let count = self.axes.outer * self.axes.inner;
+        if count < step.pool.threads() && self.axes.along >= LONG {
+            for row in 0..count {
+                let mut keys = self.keys(row, 0..self.axes.along, &key)?;
+                let mut spare = self.keys(row, 0..self.axes.along, &key)?;
+                let sorted = sort_long(step, &mut keys, &mut spare);
+                self.store(row, sorted);
+            }
+            return Ok(());
+        }
+        let failed = FirstError::default();
+        step.pool.run_ranges(count, (GRAIN / self.axes.along).max(1), &|range| {
+            for row in range {
+                failed.note(self.keys(row, 0..self.axes.along, &key).map(|mut keys| {
+                    keys.sort_unstable();
+                    self.store(row, &keys);
+                }));
+            }
+        });
+        failed.done()
+    }
+
+    /// The keys of a part of a row.
+    fn keys<T: Copy, K: Key>(&self, row: usize, part: Range<usize>, key: impl Fn(T, u32) -> K) -> Result<Vec<K>> {
+        let (outer, inner) = (row / self.axes.inner, row % self.axes.inner);
+        let mut keys = Vec::new();
+        keys.try_reserve_exact(part.len()).map_err(|_| Error::OutOfMemory {
+            device: "cpu".to_owned(),
+            bytes: (part.len() * size_of::<K>()) as u64,
+            hint: "Sorting needs working memory. Free tensors, or sort a part at a time",
+        })?;
+        keys.extend(part.map(|i| {
+            // SAFETY: the source was bound for these axes.
+            let value: T = unsafe { read(self.source, offset(self.source.strides, [outer, i, inner])) };
+            key(value, i as u32)
+        }));
+        Ok(keys)
+    }
+
+    fn store<K: Key>(&self, row: usize, keys: &[K]) {
+        let (outer, inner) = (row / self.axes.inner, row % self.axes.inner);
+        for (i, key) in keys.iter().enumerate() {
+            let at = (outer * self.axes.along + i) * self.axes.inner + inner;
+            // SAFETY: the output has room for all elements, and each row belongs to one thread.
+            unsafe { self.out.at().cast::<u32>().add(at).write(key.position()) };
+        }
+    }
+}
+
+/// Sorts a long row by all threads: pieces, which are then merged in pairs from one buffer into the other. Keys differ from
+/// one another, so that there is one result.
+fn sort_long<'a, K: Key>(step: &StepRun<'_>, keys: &'a mut [K], spare: &'a mut [K]) -> &'a [K] {
+    let pieces = step.pool.threads().next_power_of_two();
+    let mut size = keys.len().div_ceil(pieces);
+    each_piece(step, keys, size, |_, piece| piece.sort_unstable());
+    let (mut from, mut to) = (keys, spare);
+    while size < from.len() {
+        let sorted = &*from;
+        each_piece(step, to, 2 * size, |first, piece| {
+            let middle = (first + size).min(sorted.len());
+            let (mut a, mut b) = (&sorted[first..middle], &sorted[middle..first + piece.len()]);
+            for out in piece {
+                let left = match (a.first(), b.first()) {
+                    (Some(x), Some(y)) => x <= y,
+                    (x, _) => x.is_some(),
+                };
+                let side = if left { &mut a } else { &mut b };
+                if let Some((first, rest)) = side.split_first() {
+                    (*out, *side) = (*first, rest);
+                }
+            }
+        });
+        (from, to) = (to, from);
+        size *= 2;
+    }
+    from
+}
+
+/// Calls `f(position of the first, piece)` for each piece of `size` elements, on several threads.
+fn each_piece<K: Key>(step: &StepRun<'_>, all: &mut [K], size: usize, f: impl Fn(usize, &mut [K]) + Sync) {
+    // Each piece behind a lock of its own that nobody else asks for.
+    let pieces: Vec<_> = all.chunks_mut(size).map(std::sync::Mutex::new).collect();
+    step.pool.run(pieces.len(), &|i| {
+        if let Ok(mut piece) = pieces[i].lock() {
+            f(i * size, &mut piece);
+        }
+    });
+}
