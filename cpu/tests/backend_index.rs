@@ -12,6 +12,7 @@ use tallow_graph::kernel::{
 use tallow_graph::{Backend, BinaryOp, DType, Error, Inst, Kernel, Scalar};
 
 const IDS: [DType; 8] = [DType::U8, DType::I8, DType::U16, DType::I16, DType::U32, DType::I32, DType::U64, DType::I64];
+const PICKED: [DType; 6] = [DType::U8, DType::I16, DType::F16, DType::BF16, DType::F32, DType::F64];
 const WIDE: [DType; 6] = [DType::U32, DType::I32, DType::F32, DType::U64, DType::I64, DType::F64];
 
 /// Layouts of [outer, along, inner]: words, and how many elements the buffer needs.
@@ -45,7 +46,7 @@ fn picks_are_the_references() {
         let rows = 9;
         for (source_words, source_size) in layouts([o, rows, j]) {
             for (id_words, id_size) in layouts(dims) {
-                let dtype = DType::PLAIN[noise.below(DType::PLAIN.len())];
+                let dtype = PICKED[noise.below(PICKED.len())];
                 let kind = IDS[noise.below(IDS.len())];
                 let kernel = Kernel::Pick(PickKernel { dtype, ids: kind });
                 let source = noise_of(&mut noise, dtype, source_size);

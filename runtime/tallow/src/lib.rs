@@ -15,6 +15,7 @@
 mod autograd;
 mod block_on;
 mod context;
+mod custom;
 mod device;
 mod dims;
 pub mod fft;
@@ -29,13 +30,15 @@ pub mod utils;
 pub use autograd::{GradStore, TensorId, checkpoint, grad, grad_of, no_grad};
 pub use block_on::block_on;
 pub use context::Context;
+pub use custom::{CustomOp, CustomOpBuilder};
 pub use device::Device;
 pub use dims::{D, Dim, Dims, IntoShape, ShapeWithHole};
 pub use module::{Module, ModuleT};
 /// candle's name of [`Element`].
 pub use tallow_graph::Element as WithDType;
 pub use tallow_graph::{
-    Backend, Counters, DType, Element, Error, F8E4M3, F8E5M2, Info, Options, Result, Shape, View, kernel::Activations,
+    Backend, Counters, DType, Element, Error, F8E4M3, F8E5M2, Info, Options, Result, Shape, View,
+    kernel::{Activations, HostView, HostViewMut},
 };
 pub use tensor::{
     Attention, CmpOp, IndexOp, PrintOptions, StridedIndex, Tensor, TensorIndexer, TensorOrScalar, TensorScalar,

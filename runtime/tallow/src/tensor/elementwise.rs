@@ -1,4 +1,4 @@
-//! Element-wise operations and the operators + - * /.
+//! Element-wise operations and the operators + - * / %.
 
 use super::Tensor;
 use crate::autograd::rules::elementwise as rules;
@@ -76,7 +76,7 @@ pub(super) fn same_shape(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()>
 }
 
 /// `a op b`, stretched to one shape.
-fn binary(a: &Tensor, b: &Tensor, op: BinaryOp) -> Result<Tensor> {
+pub(super) fn binary(a: &Tensor, b: &Tensor, op: BinaryOp) -> Result<Tensor> {
     let (x, y) = (a.input(), b.input());
     let result = a.result(ops::binary(op, x.edge(), y.edge())?);
     Ok(rules::binary(result, op, &x, &y))
@@ -245,4 +245,5 @@ operators! {
     Sub sub Sub;
     Mul mul Mul;
     Div div Div;
+    Rem rem Rem;
 }

@@ -1,6 +1,7 @@
 //! [`Tensor`]: a cheap, shareable handle to a value on a device. Operations only record what is to be computed; the device
 //! computes when numbers are asked for.
 
+mod bitwise;
 mod compare;
 mod conv;
 mod create;
@@ -8,6 +9,7 @@ pub mod display;
 mod einsum;
 mod elementary;
 mod elementwise;
+mod gather;
 mod index;
 mod inplace;
 mod join;
@@ -19,7 +21,9 @@ mod read;
 mod reduce;
 mod resize;
 mod scalar;
+mod scan;
 mod shape;
+mod sort;
 mod statistics;
 mod track;
 mod triangle;

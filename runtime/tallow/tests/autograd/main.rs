@@ -6,6 +6,7 @@ mod breadth;
 mod check;
 mod conv;
 mod elementwise;
+mod index;
 mod inplace;
 mod linalg;
 mod memory;
