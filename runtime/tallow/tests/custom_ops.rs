@@ -50,8 +50,9 @@ fn any_arity_shape_and_dtype() -> Result<()> {
         .dtype(DType::I64)
         .cpu(|inputs, _, out| {
             let [a, b, c] = [inputs[0].to_vec::<f32>()?, inputs[1].to_vec::<f32>()?, inputs[2].to_vec::<f32>()?];
-            let sums =
-                a.iter().flat_map(|a| b.iter().flat_map(|b| c.iter().map(|c| (a + b + c) as i64)).collect::<Vec<_>>());
+            let sums = a
+                .iter()
+                .flat_map(|a| b.iter().flat_map(|b| c.iter().map(move |c| (a + b + c) as i64)).collect::<Vec<_>>());
             out.copy_from(&sums.collect::<Vec<i64>>())
         })
         .build();
