@@ -155,6 +155,9 @@ impl Tensor {
                 return Ok(());
             }
         }
-        self.assign(&self.scattered(name, op, ids, source, axis)?)
+        // A variable's old value is where gradients end: only what is written may be tracked, and assign refuses that.
+        let leaf = self.cell.version.lock().tape.as_ref().is_some_and(|tape| tape.is_leaf());
+        let base = if leaf { self.detach() } else { self.clone() };
+        self.assign(&base.scattered(name, op, ids, source, axis)?)
     }
 }
