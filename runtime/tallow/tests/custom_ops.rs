@@ -26,7 +26,7 @@ fn square_plus() -> CustomOp {
 
 #[test]
 fn it_is_an_operation_like_any_other() -> Result<()> {
-    let x = Tensor::new(&[[1f32, 2.], [3., 4.]], CPU)?;
+    let x = Tensor::new([[1f32, 2.], [3., 4.]], CPU)?;
     let op = square_plus();
     // Of a pending map and a view, read by a map.
     let y = (op.apply(&[&(&x + 1.0)?.t()?], &[10.])? * 2.0)?;
@@ -67,7 +67,7 @@ fn any_arity_shape_and_dtype() -> Result<()> {
 
 #[test]
 fn gradients_go_through_backward() -> Result<()> {
-    let x = Var::new(&[1f32, -2., 3.], CPU)?;
+    let x = Var::new([1f32, -2., 3.], CPU)?;
     let op = square_plus();
     let loss = (op.apply(&[&(x.as_tensor() * 2.0)?], &[5.])?.sqr()?).sum_all()?;
     // d/dx ((2x)^2 + 5)^2 = 2 ((2x)^2 + 5) * 2 (2x) * 2
@@ -88,9 +88,9 @@ fn gradients_go_through_backward() -> Result<()> {
 
 #[test]
 fn in_place_it_replaces_the_value() -> Result<()> {
-    let x = Tensor::new(&[1f32, 2.], CPU)?;
+    let x = Tensor::new([1f32, 2.], CPU)?;
     let same = x.clone();
-    x.inplace_op1(&square_plus())?;
+    x.inplace_op1(square_plus())?;
     assert_eq!(same.to_vec1::<f32>()?, [1., 4.]);
     let row =
         CustomOp::new("row").shape(|_| Ok(Shape::new(&[1, 2]))).cpu(|_, _, out| out.copy_from(&[0f32; 2])).build();
@@ -100,7 +100,7 @@ fn in_place_it_replaces_the_value() -> Result<()> {
 
 #[test]
 fn errors_and_panics_come_up_as_errors() -> Result<()> {
-    let x = Tensor::new(&[1f32, 2.], CPU)?;
+    let x = Tensor::new([1f32, 2.], CPU)?;
     let y = (&x + 1.0)?;
     let failing = CustomOp::new("failing").cpu(|_, _, _| Err(Error::op("failing", "no luck"))).build();
     let lost = y.apply_op1(&failing)?;

@@ -15,13 +15,13 @@ fn error<T>(result: Result<T>) -> String {
 #[test]
 fn gather_takes_elements_along_any_axis() -> Result<()> {
     let x = Tensor::arange(0f32, 12., CPU)?.reshape((3, 4))?;
-    let ids = Tensor::new(&[[0u32, 3], [1, 1], [2, 0]], CPU)?;
+    let ids = Tensor::new([[0u32, 3], [1, 1], [2, 0]], CPU)?;
     assert_eq!(x.gather(&ids, 1)?.to_vec2::<f32>()?, [[0., 3.], [5., 5.], [10., 8.]]);
     // Fewer columns than the source, as PyTorch allows.
-    let ids = Tensor::new(&[[2u8, 0]], CPU)?;
+    let ids = Tensor::new([[2u8, 0]], CPU)?;
     assert_eq!(x.gather(&ids, 0)?.to_vec2::<f32>()?, [[8., 1.]]);
     // Of a view, by ids that are a view.
-    let ids = Tensor::new(&[[0i64, 1, 2]], CPU)?.t()?;
+    let ids = Tensor::new([[0i64, 1, 2]], CPU)?.t()?;
     assert_eq!(x.t()?.narrow(1, 0, 1)?.gather(&ids, 0)?.to_vec2::<f32>()?, [[0.], [1.], [2.]]);
     let none = Tensor::zeros((3, 0), DType::U32, CPU)?;
     assert_eq!(x.gather(&none, 1)?.dims(), [3, 0]);
@@ -35,15 +35,15 @@ fn gather_takes_elements_along_any_axis() -> Result<()> {
 #[test]
 fn scatter_writes_adds_and_compares() -> Result<()> {
     let x = Tensor::zeros((2, 3), DType::F32, CPU)?;
-    let ids = Tensor::new(&[[2u32, 2], [0, 1]], CPU)?;
-    let source = Tensor::new(&[[1f32, 2.], [3., 4.]], CPU)?;
+    let ids = Tensor::new([[2u32, 2], [0, 1]], CPU)?;
+    let source = Tensor::new([[1f32, 2.], [3., 4.]], CPU)?;
     assert_eq!(x.scatter(&ids, &source, 1)?.to_vec2::<f32>()?, [[0., 0., 2.], [3., 4., 0.]]);
     assert_eq!(x.scatter_add(&ids, &source, 1)?.to_vec2::<f32>()?, [[0., 0., 3.], [3., 4., 0.]]);
     let base = (x + 2.5)?;
     assert_eq!(base.scatter_max(&ids, &source, 1)?.to_vec2::<f32>()?, [[2.5, 2.5, 2.5], [3., 4., 2.5]]);
     assert_eq!(base.scatter_min(&ids, &source, 1)?.to_vec2::<f32>()?, [[2.5, 2.5, 1.], [2.5, 2.5, 2.5]]);
     // Ids smaller than the source and, on the other axis, than the base.
-    let ids = Tensor::new(&[[1u32, 0]], CPU)?;
+    let ids = Tensor::new([[1u32, 0]], CPU)?;
     assert_eq!(base.scatter(&ids, &source, 0)?.to_vec2::<f32>()?, [[2.5, 2., 2.5], [1., 2.5, 2.5]]);
     assert_eq!(base.scatter_add(&ids, &source, 0)?.to_vec2::<f32>()?, [[2.5, 4.5, 2.5], [3.5, 2.5, 2.5]]);
     Ok(())
@@ -52,10 +52,10 @@ fn scatter_writes_adds_and_compares() -> Result<()> {
 #[test]
 fn index_add_adds_slices() -> Result<()> {
     let x = Tensor::ones((3, 2), DType::F32, CPU)?;
-    let source = Tensor::new(&[[1f32, 2.], [3., 4.], [5., 6.]], CPU)?;
-    let ids = Tensor::new(&[2u32, 0, 2], CPU)?;
+    let source = Tensor::new([[1f32, 2.], [3., 4.], [5., 6.]], CPU)?;
+    let ids = Tensor::new([2u32, 0, 2], CPU)?;
     assert_eq!(x.index_add(&ids, &source, 0)?.to_vec2::<f32>()?, [[4., 5.], [1., 1.], [7., 9.]]);
-    let ids = Tensor::new(&[1i64, 1], CPU)?;
+    let ids = Tensor::new([1i64, 1], CPU)?;
     assert_eq!(x.index_add(&ids, &source, 1)?.to_vec2::<f32>()?, [[1., 4.], [1., 8.], [1., 12.]]);
     assert!(error(x.index_add(&ids, &source, 0)).contains("2 ids do not fit"));
     Ok(())
@@ -65,8 +65,8 @@ fn index_add_adds_slices() -> Result<()> {
 fn writes_in_place_are_seen_by_clones_and_not_by_older_results() -> Result<()> {
     let x = Tensor::zeros(4, DType::F32, CPU)?.copy()?;
     let (same, before) = (x.clone(), (&x + 1.0)?);
-    let ids = Tensor::new(&[3u32, 1, 3], CPU)?;
-    let source = Tensor::new(&[1f32, 2., 3.], CPU)?;
+    let ids = Tensor::new([3u32, 1, 3], CPU)?;
+    let source = Tensor::new([1f32, 2., 3.], CPU)?;
     x.scatter_set(&ids, &source, 0)?;
     assert_eq!(same.to_vec1::<f32>()?, [0., 2., 0., 3.]);
     x.scatter_add_set(&ids, &source, 0)?;
@@ -76,17 +76,17 @@ fn writes_in_place_are_seen_by_clones_and_not_by_older_results() -> Result<()> {
     let table = Tensor::zeros((2, 3), DType::U8, CPU)?;
     table.narrow(0, 1, 1)?.t()?.scatter_add_set(
         &ids.narrow(0, 0, 1)?.unsqueeze(0)?.zeros_like()?,
-        &Tensor::new(&[[7u8]], CPU)?,
+        &Tensor::new([[7u8]], CPU)?,
         0,
     )?;
     assert_eq!(table.to_vec2::<u8>()?, [[0, 0, 0], [7, 0, 0]]);
     // With its own elements.
-    let x = Tensor::new(&[1f32, 2., 3.], CPU)?;
-    x.scatter_set(&Tensor::new(&[2u32, 1, 0], CPU)?, &x, 0)?;
+    let x = Tensor::new([1f32, 2., 3.], CPU)?;
+    x.scatter_set(&Tensor::new([2u32, 1, 0], CPU)?, &x, 0)?;
     assert_eq!(x.to_vec1::<f32>()?, [3., 2., 1.]);
     // A variable keeps being one.
-    let var = Var::new(&[1f32, 2.], CPU)?;
-    var.scatter_set(&Tensor::new(&[0u32], CPU)?, &Tensor::new(&[5f32], CPU)?, 0)?;
+    let var = Var::new([1f32, 2.], CPU)?;
+    var.scatter_set(&Tensor::new([0u32], CPU)?, &Tensor::new([5f32], CPU)?, 0)?;
     assert_eq!(var.sqr()?.sum_all()?.backward()?.get(&var).expect("a gradient").to_vec1::<f32>()?, [10., 4.]);
     Ok(())
 }
@@ -103,7 +103,7 @@ fn what_does_not_fit_is_an_error() -> Result<()> {
     assert!(error(x.scatter(&ids((2, 3))?, &x.to_dtype(DType::F16)?, 1)).contains("cannot scatter F16 into F32"));
     assert!(error(x.scatter_add(&ids((3, 3))?, &Tensor::zeros((3, 3), DType::F32, CPU)?, 1)).contains("axis 0"));
     for bad in [-1i32, 3] {
-        let bad = Tensor::new(&[[bad], [0]], CPU)?;
+        let bad = Tensor::new([[bad], [0]], CPU)?;
         let message = error(x.gather(&bad, 1)?.to_vec2::<f32>());
         assert!(message.contains("outside 0..3"), "{message}");
         let message = error(x.scatter(&bad, &x, 1)?.to_vec2::<f32>());

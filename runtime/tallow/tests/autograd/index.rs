@@ -19,7 +19,7 @@ fn by_index() {
     check(&[
         row("gather", |x| x.gather(&ids(x, &[[0, 0, 2, 1], [2, 1, 1, 1]])?, 0)),
         row("gather of a part", |x| x.gather(&ids(x, &[[3, 0, 0, 1]])?, 1)),
-        row("index_select", |x| x.index_select(&Tensor::new(&[2u32, 0, 2], x.device())?, 0)),
+        row("index_select", |x| x.index_select(&Tensor::new([2u32, 0, 2], x.device())?, 0)),
     ]);
     let two = |name, f: fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>| {
         Row::new(name, &[&[3, 4], &[2, 4]], -2.0..2.0, move |x| {
@@ -33,7 +33,7 @@ fn by_index() {
         two("scatter_max", |x, ids, y| x.scatter_max(ids, y, 0)),
         two("scatter_min", |x, ids, y| x.scatter_min(ids, y, 0)),
         two("scatter of a part", |x, ids, y| x.scatter(&ids.narrow(1, 0, 2)?, y, 0)),
-        two("index_add", |x, _, y| x.index_add(&Tensor::new(&[1u32, 1], x.device())?, y, 0)),
+        two("index_add", |x, _, y| x.index_add(&Tensor::new([1u32, 1], x.device())?, y, 0)),
     ]);
 }
 
@@ -69,7 +69,7 @@ fn remainders() {
 fn running_products_with_zeros() -> Result<()> {
     // By the definition: the product without x_i, for each k >= i.
     for values in [[2f64, 0., 3., 4.], [0., 2., 0., 3.], [1., 2., 3., 0.]] {
-        let x = Var::new(&values, CPU)?;
+        let x = Var::new(values, CPU)?;
         let got = gradient_at(&x, |x| x.cumprod(0))?;
         for (i, got) in got.into_iter().enumerate() {
             let without = |k: usize| (0..=k).filter(|&j| j != i).map(|j| values[j]).product::<f64>();
@@ -81,8 +81,8 @@ fn running_products_with_zeros() -> Result<()> {
 
 #[test]
 fn equal_elements_share_and_the_last_of_several_writes_counts() -> Result<()> {
-    let ids = Tensor::new(&[0u32, 0, 1], CPU)?;
-    let (x, y) = (Var::new(&[5f64, 1., 7.], CPU)?, Var::new(&[5f64, 2., 0.], CPU)?);
+    let ids = Tensor::new([0u32, 0, 1], CPU)?;
+    let (x, y) = (Var::new([5f64, 1., 7.], CPU)?, Var::new([5f64, 2., 0.], CPU)?);
     let grads = x.scatter_max(&ids, &y, 0)?.backward()?;
     assert_eq!(grads.get(&x).expect("of x").to_vec1::<f64>()?, [0.5, 1., 1.]);
     assert_eq!(grads.get(&y).expect("of y").to_vec1::<f64>()?, [0.5, 0., 0.]);
