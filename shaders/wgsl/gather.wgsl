@@ -10,13 +10,7 @@ fn row_of(flat: u32) -> vec2<u32> {
     let there = select(ELSEWHERE, HERE, id.x - ${FIRST} < ${BOUND});
     return vec2<u32>(id.x, select(MISSING, there, id.y == 0u && id.x < ${ROWS}));
 }
-fn report(index: u32) {
-    let old = atomicCompareExchangeWeak(&fault[0], 0u, 1u);
-    if (old.exchanged) {
-        atomicStore(&fault[1], ${STEP});
-        atomicStore(&fault[2], index);
-    }
-}
+//#include fault.wgsl
 //#if QUANTIZED
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {

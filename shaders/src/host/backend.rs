@@ -8,7 +8,10 @@ use super::{
     submit::{Recorder, WgpuPrepared},
     write::{Joined, Writer},
 };
-use crate::{library::Target, quant};
+use crate::{
+    library::{Checked, Target},
+    quant,
+};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::{
@@ -38,6 +41,8 @@ pub(super) struct Inner {
     pub(super) recorder: Mutex<Recorder>,
     pub(super) reader: Reader,
     pub(super) writer: Writer,
+    /// Users' kernels that have been found good.
+    pub(super) customs: Checked,
 }
 
 impl Inner {
@@ -75,6 +80,7 @@ impl WgpuBackend {
             recorder: Mutex::default(),
             reader: Reader::default(),
             writer: Writer::default(),
+            customs: Checked::default(),
         });
         Ok(Self { info, inner })
     }
@@ -125,8 +131,8 @@ impl Backend for WgpuBackend {
         (self.inner.library.implementations)(kernel, words, &self.inner.target)
     }
 
-    fn check_custom(&self, custom: &Custom, _: &[DType], _: DType) -> Result<()> {
-        custom.wgsl().map(|_| ()).ok_or_else(|| custom.missing("WGSL"))
+    fn check_custom(&self, custom: &Custom, inputs: &[DType], output: DType) -> Result<()> {
+        self.inner.customs.check(custom, inputs, output, &self.inner.target)
     }
 
     fn prepare(&self, program: &Program) -> Result<Arc<dyn Prepared>> {

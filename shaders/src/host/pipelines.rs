@@ -164,11 +164,15 @@ impl Pipelines {
             fault: shader.fault,
         };
         let layout = self.layout(gpu, shape);
+        // Nobody vouches for what users write.
+        let checks = checks || matches!(**kernel, Kernel::Custom(_));
+        // An entry point may run several times: one pipeline serves all.
+        let mut by_name: FxHashMap<&'static str, wgpu::ComputePipeline> = FxHashMap::default();
         // Two scopes: shaders that are wrong, and drivers that fail on right ones.
         let made = gpu.errors.scoped(&gpu.device, wgpu::ErrorFilter::Internal, 0, &shader.label, || {
             gpu.errors.scoped(&gpu.device, wgpu::ErrorFilter::Validation, 0, &shader.label, || {
                 let module = module(gpu, checks, shader);
-                let entry = |name: &&'static str| {
+                let create = |name: &'static str| {
                     gpu.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                         label: Some(&shader.label),
                         layout: Some(&layout.pipelines),
@@ -181,6 +185,7 @@ impl Pipelines {
                         cache: None,
                     })
                 };
+                let entry = |&name: &&'static str| by_name.entry(name).or_insert_with(|| create(name)).clone();
                 shader.entries.iter().map(entry).collect::<SmallVec<[_; 2]>>()
             })
         });
@@ -188,7 +193,7 @@ impl Pipelines {
             super::errors::Failure::Other(message) => Error::op(kernel.name(), format!("does not compile: {message}")),
             other => other.to_error(&gpu.name),
         })?;
-        gpu.counts.pipelines.fetch_add(entries.len() as u64, Ordering::Relaxed);
+        gpu.counts.pipelines.fetch_add(by_name.len() as u64, Ordering::Relaxed);
         let number = shader.fault.then(|| {
             self.names.push(kernel.name());
             self.names.len() as u32

@@ -134,6 +134,8 @@ pub struct Code {
     pub inputs: Vec<Access>,
     /// Output declarations.
     pub outputs: Vec<Access>,
+    /// Whether there is a scratch buffer.
+    pub scratch: bool,
     /// Whether there is a fault word.
     pub fault: bool,
     /// Functions by name, so that each is emitted once.
@@ -150,6 +152,7 @@ impl Code {
         Self {
             inputs: vec![Access::Words; inputs],
             outputs: vec![Access::Words; outputs],
+            scratch: false,
             fault: false,
             functions: BTreeMap::new(),
             body: String::new(),
@@ -406,6 +409,9 @@ impl Code {
         }
         for (i, access) in self.outputs.iter().enumerate() {
             declare(format!("var<storage, read_write> out{i}: array<{}>", ty(access)));
+        }
+        if self.scratch {
+            declare("var<storage, read_write> scratch: array<u32>".into());
         }
         if self.fault {
             declare("var<storage, read_write> fault: array<atomic<u32>, 3>".into());

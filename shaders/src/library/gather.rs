@@ -4,7 +4,7 @@
 //! where the output begins, and last the step's number for the fault word.
 
 use super::{
-    Shader, Target,
+    Shader, Target, axes,
     code::{Code, Rep, fill_words, param, per_word, shared, wide},
     contract::{STRUCTS, quant_template},
     expr,
@@ -76,14 +76,7 @@ pub fn shader(kernel: &GatherKernel, target: &Target) -> Result<Shader> {
     if unit(kernel) == 4 && target.f16 && kernel.output == DType::F16 {
         code.outputs[0] = wide(DType::F16, true);
     }
-    let ids = code.load(1, kernel.ids)?;
-    let at = format!("{} + i * {}", param(7), param(8));
-    let id = match Rep::need(kernel.ids)? {
-        Rep::U64 | Rep::I64 => format!("{ids}({at})"),
-        Rep::I32 => format!("vec2<u32>(bitcast<u32>({ids}({at})), 0u)"),
-        _ => format!("vec2<u32>({ids}({at}), 0u)"),
-    };
-    // A negative 32-bit id is a large u32, so it is past the last row.
+    let id = axes::id(&mut code, 1, kernel.ids, &format!("{} + i * {}", param(7), param(8)))?;
     code.body = format!("fn id_of(i: u32) -> vec2<u32> {{\n    return {id};\n}}\n");
     let mut defines = Defines::default();
     defines

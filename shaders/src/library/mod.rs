@@ -8,22 +8,29 @@
 //!
 //! [`split`] cuts a step whose buffers are larger than a binding may be into pieces that are run one after the other.
 //!
-//! `map`, `row`, `contract`, `conv`, `attention`, `gather` and `random` each hold one kind of kernel; the templates
-//! they fill stand in `shaders/wgsl`.
+//! `map`, `row`, `contract`, `conv`, `attention`, `gather`, `pick`, `scatter`, `sort`, `scan`, `random` and `custom` each
+//! hold one kind of kernel; the templates they fill stand in `shaders/wgsl`.
 
 mod attention;
+mod axes;
 mod code;
 mod contract;
 mod conv;
+mod custom;
 mod expr;
 mod gather;
 mod link;
 mod map;
+mod pick;
 mod preprocess;
 mod random;
 mod row;
+mod scan;
+mod scatter;
+mod sort;
 mod split;
 
+pub use custom::Checked;
 pub use split::{Cut, Piece, Room, Window, split, too_large};
 
 use code::address;
@@ -85,6 +92,11 @@ pub fn implementations(kernel: &Kernel, words: &[i64], target: &Target) -> Small
         Kernel::Attention(k) => (3 + usize::from(k.mask), 1, 0),
         Kernel::Gather(_) => (2, 1, 1),
         Kernel::Random(_) => (0, 1, 0),
+        Kernel::Pick(_) => (2, 1, 1),
+        // The last are scratch and fault word.
+        Kernel::Scatter(_) => (2, 1, 2),
+        Kernel::Sort(_) | Kernel::Scan(_) => (1, 1, 1),
+        Kernel::Custom(k) => (k.inputs.len(), 1, 0),
         _ => return SmallVec::new(),
     };
     if inputs + outputs + fault > target.max_storage_buffers as usize {
@@ -105,6 +117,11 @@ pub fn implementations(kernel: &Kernel, words: &[i64], target: &Target) -> Small
         Kernel::Attention(k) => attention::implementations(k, words, target),
         Kernel::Gather(k) => one(gather::supported(k), 0),
         Kernel::Random(k) => one(random::supported(k), 0),
+        Kernel::Pick(k) => one(pick::supported(k), 0),
+        Kernel::Scatter(k) => scatter::implementations(k, words, target),
+        Kernel::Sort(k) => sort::implementations(k, words, target),
+        Kernel::Scan(k) => scan::implementations(k, words, target),
+        Kernel::Custom(k) => one(custom::supported(k), 0),
         _ => SmallVec::new(),
     }
 }
@@ -119,6 +136,11 @@ pub fn shader(kernel: &Kernel, implementation: u32, target: &Target) -> Result<S
         Kernel::Attention(k) => attention::shader(k, implementation, target),
         Kernel::Gather(k) => gather::shader(k, target),
         Kernel::Random(k) => random::shader(k, target),
+        Kernel::Pick(k) => pick::shader(k, target),
+        Kernel::Scatter(k) => scatter::shader(k, implementation, target),
+        Kernel::Sort(k) => sort::shader(k, target),
+        Kernel::Scan(k) => scan::shader(k, implementation, target),
+        Kernel::Custom(k) => custom::shader(k, target),
         _ => Err(Error::msg("no such kernel")),
     }
 }
@@ -133,6 +155,11 @@ pub fn params(kernel: &Kernel, words: &[i64], scalars: &[Scalar], out: &mut Vec<
         Kernel::Attention(k) => attention::params(k, words, scalars, out),
         Kernel::Gather(k) => gather::params(k, words, out),
         Kernel::Random(k) => random::params(k, words, scalars, out),
+        Kernel::Pick(k) => pick::params(k, words, out),
+        Kernel::Scatter(k) => scatter::params(k, words, out),
+        Kernel::Sort(k) => sort::params(k, words, out),
+        Kernel::Scan(k) => scan::params(k, words, out),
+        Kernel::Custom(k) => custom::params(k, words, scalars, out),
         _ => Err(Error::msg("no such kernel")),
     }
 }
@@ -147,6 +174,11 @@ pub fn grids(kernel: &Kernel, implementation: u32, words: &[i64], target: &Targe
         Kernel::Attention(k) => attention::grids(k, implementation, words, target),
         Kernel::Gather(k) => gather::grids(k, words, target),
         Kernel::Random(k) => random::grids(k, words, target),
+        Kernel::Pick(k) => pick::grids(k, words, target),
+        Kernel::Scatter(k) => scatter::grids(k, implementation, words, target),
+        Kernel::Sort(k) => sort::grids(k, words, target),
+        Kernel::Scan(k) => scan::grids(k, implementation, words, target),
+        Kernel::Custom(k) => custom::grids(k, words, target),
         _ => SmallVec::new(),
     }
 }

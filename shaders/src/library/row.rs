@@ -143,7 +143,7 @@ pub fn grids(kernel: &RowKernel, implementation: u32, words: &[i64], target: &Ta
 }
 
 /// The value that changes nothing: what a row of length 0 gives.
-fn identity(op: RowOp, dtype: DType) -> Result<String> {
+pub fn identity(op: RowOp, dtype: DType) -> Result<String> {
     let rep = Rep::need(dtype)?;
     let number = |n: u32| match rep {
         Rep::F32 => format!("{n}.0"),

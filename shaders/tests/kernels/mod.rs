@@ -1,11 +1,13 @@
 //! A wide set of kernels with words that fit them.
 
 use smallvec::smallvec;
+use std::sync::Arc;
 use tallow_graph::{
     BinaryOp, CompareOp, DType, Expr, Inst, Kernel, UnaryOp,
     kernel::{
-        Activations, AttentionKernel, ContractKernel, ContractPart, ConvKernel, Distribution, GatherKernel, Layout,
-        MapKernel, MapPart, Operand, Prologue, RandomKernel, RightUnit, RowClass, RowKernel, RowOp,
+        Activations, AttentionKernel, ContractKernel, ContractPart, ConvKernel, Custom, CustomKernel, Distribution,
+        GatherKernel, Layout, MapKernel, MapPart, Operand, PickKernel, Prologue, RandomKernel, RightUnit, RowClass,
+        RowKernel, RowOp, ScanKernel, ScanOp, ScatterKernel, ScatterOp, SortKernel, Wgsl,
     },
 };
 
@@ -59,8 +61,19 @@ const UNARY: [UnaryOp; 21] = [
     UnaryOp::Round,
 ];
 
-const BINARY: [BinaryOp; 7] =
-    [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div, BinaryOp::Maximum, BinaryOp::Minimum, BinaryOp::Pow];
+const BINARY: [BinaryOp; 8] = [
+    BinaryOp::Add,
+    BinaryOp::Sub,
+    BinaryOp::Mul,
+    BinaryOp::Div,
+    BinaryOp::Maximum,
+    BinaryOp::Minimum,
+    BinaryOp::Pow,
+    BinaryOp::Rem,
+];
+
+/// Of integers only.
+const BITS: [BinaryOp; 5] = [BinaryOp::BitAnd, BinaryOp::BitOr, BinaryOp::BitXor, BinaryOp::Shl, BinaryOp::Shr];
 
 const COMPARE: [CompareOp; 6] =
     [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
@@ -86,7 +99,8 @@ fn maps() -> Vec<Case> {
         }
         all.push(map(format!("unary_{n}"), 1, false, one(dtype, Layout::Linear), expr(&code), Layout::Linear));
         let mut code = vec![(Inst::Load(0), dtype), (Inst::Param(0), dtype)];
-        for (i, op) in BINARY.iter().enumerate() {
+        let ops: Vec<BinaryOp> = BINARY.into_iter().chain(BITS.into_iter().filter(|_| dtype.is_int())).collect();
+        for (i, op) in ops.iter().enumerate() {
             code.push((Inst::Binary(*op, i as u16 + 1, 0), dtype));
         }
         all.push(map(format!("binary_{n}"), 2, true, one(dtype, Layout::Strided), expr(&code), Layout::Linear));
@@ -375,7 +389,71 @@ fn others() -> Vec<Case> {
     all
 }
 
+const WIDE: [DType; 5] = [DType::F32, DType::I32, DType::U32, DType::I64, DType::U64];
+
+/// Kernels of three axes [outer, along, inner].
+fn axes() -> Vec<Case> {
+    let mut all = Vec::new();
+    let operand = [1i64, 30, 3, 1];
+    for ids in [DType::U8, DType::I16, DType::I32, DType::U32, DType::I64, DType::U64] {
+        let words: Vec<i64> = [2, 10, 3, 20].into_iter().chain(operand).chain(operand).collect();
+        for dtype in COMPUTED {
+            let kernel = Kernel::Pick(PickKernel { dtype, ids });
+            all.push((format!("pick_{dtype}_{ids}"), kernel, words.clone()));
+        }
+        for dtype in WIDE {
+            for op in [ScatterOp::Set, ScatterOp::Add, ScatterOp::Max, ScatterOp::Min] {
+                let kernel = Kernel::Scatter(ScatterKernel { op, dtype, ids });
+                all.push((format!("scatter_{op:?}_{dtype}_{ids}"), kernel, words.clone()));
+            }
+        }
+    }
+    let words: Vec<i64> = [2, 10, 3].into_iter().chain(operand).collect();
+    for dtype in WIDE {
+        for descending in [false, true] {
+            let kernel = Kernel::Sort(SortKernel { dtype, descending });
+            all.push((format!("sort_{dtype}_{descending}"), kernel, words.clone()));
+        }
+        for op in [ScanOp::Sum, ScanOp::Prod, ScanOp::Max, ScanOp::Min] {
+            all.push((format!("scan_{op:?}_{dtype}"), Kernel::Scan(ScanKernel { op, dtype }), words.clone()));
+        }
+    }
+    all
+}
+
+/// Users' kernels: of every dtype that they may have, and with all that stands before a source in use.
+fn customs() -> Vec<Case> {
+    let custom = |name: &str, wgsl, inputs: &[DType], output, words: Vec<i64>| {
+        let custom = Arc::new(Custom::new(name).with_wgsl(wgsl));
+        let inputs = inputs.iter().map(|&dtype| (dtype, 2)).collect();
+        let kernel = CustomKernel { custom, inputs, output: (output, 2), scalars: 2 };
+        (format!("custom_{name}"), Kernel::Custom(kernel), words)
+    };
+    let elements = "fn element(i: u32) {\n    let row = i / out_dim(1u);\n    out[i] = f32(in0[i % in0_len()]) * param(0u) + \
+                    f32(in1[row]) + f32(in1_dim(0u)) + param(1u) + f32(in2[0]);\n}\n";
+    let kernel = "var<workgroup> shared_: array<i32, 64>;\n@compute @workgroup_size(64)\nfn main(@builtin(workgroup_id) \
+                  wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {\n    let i = wid.x * 64u + lid;\n    \
+                  shared_[lid] = select(0, in0[min(i, in0_len() - 1u)], i < in0_len());\n    workgroupBarrier();\n    if (i < \
+                  out_len()) {\n        out[i] = shared_[63u - lid];\n    }\n}\n";
+    vec![
+        custom(
+            "elements",
+            Wgsl::Elements(elements.into()),
+            &[DType::F32, DType::I32, DType::U32],
+            DType::F32,
+            vec![2, 3, 2, 1, 1, 1, 2, 3],
+        ),
+        custom(
+            "kernel",
+            Wgsl::Kernel(kernel.into(), Box::new(|_, out| [out.iter().product::<usize>().div_ceil(64) as u32, 1, 1])),
+            &[DType::I32],
+            DType::I32,
+            vec![2, 3, 2, 3],
+        ),
+    ]
+}
+
 /// All of them.
 pub fn all() -> Vec<Case> {
-    [maps(), rows(), contracts(), convs(), others()].concat()
+    [maps(), rows(), contracts(), convs(), others(), axes(), customs()].concat()
 }

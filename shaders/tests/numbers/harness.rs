@@ -161,19 +161,29 @@ pub fn run(
     let mut buffers: Vec<Buffer> = inputs.iter().map(|input| upload(backend, input)).collect();
     buffers.extend(outputs.iter().map(|bytes| upload(backend, &Input::Plain(bytes.clone()))));
     let n = inputs.len() as u32;
+    let last = buffers.len() as u32;
+    let offered = backend.lower(kernel, words);
+    let scratch = offered.iter().find(|i| i.id == implementation).map_or(0, |i| i.scratch);
+    if scratch > 0 {
+        // With contents that nothing should rely on.
+        buffers.push(upload(backend, &Input::Plain(vec![0xa5; scratch as usize])));
+    }
     let step = Step {
         kernel: Arc::new(kernel.clone()),
         implementation,
         inputs: (0..n).collect(),
-        outputs: (n..buffers.len() as u32).collect(),
-        scratch: None,
+        outputs: (n..last).collect(),
+        scratch: (scratch > 0).then_some(last),
         after: SmallVec::new(),
     };
     let program = Program { steps: vec![step], buffers: buffers.len() };
     let args = [Args { words: 0..words.len() as u32, scalars: 0..scalars.len() as u32 }];
     let prepared = backend.prepare(&program)?;
     backend.submit(&*prepared, Run { program: &program, buffers: &buffers, args: &args, words, scalars })?;
-    buffers[inputs.len()..].iter().map(|buffer| pollster::block_on(backend.read(buffer, 0..buffer.bytes()))).collect()
+    buffers[inputs.len()..last as usize]
+        .iter()
+        .map(|buffer| pollster::block_on(backend.read(buffer, 0..buffer.bytes())))
+        .collect()
 }
 
 /// Compares one output.

@@ -127,8 +127,9 @@ fn binary_functions_and_comparisons_of_all_dtypes() {
             put(dtype, if dtype.is_int() { pick(&mut noise).abs() } else { pick(&mut noise) }, &mut b);
         }
         use BinaryOp::*;
-        for op in [Add, Sub, Mul, Div, Maximum, Minimum, Pow] {
-            if op == Pow && dtype.is_float() && dtype != DType::F32 {
+        for op in [Add, Sub, Mul, Div, Maximum, Minimum, Pow, Rem, BitAnd, BitOr, BitXor, Shl, Shr] {
+            let bits = matches!(op, BitAnd | BitOr | BitXor | Shl | Shr);
+            if (op == Pow && dtype.is_float() && dtype != DType::F32) || (bits && dtype.is_float()) {
                 continue;
             }
             let e = expr(&[(Inst::Load(0), dtype), (Inst::Load(1), dtype), (Inst::Binary(op, 0, 1), dtype)]);
@@ -138,6 +139,8 @@ fn binary_functions_and_comparisons_of_all_dtypes() {
                 let inputs = [Input::Plain(a.clone()), Input::Plain(b.clone())];
                 let tolerance = match dtype {
                     DType::F32 if op == Pow => relative(2e-5, 1e-36),
+                    // The remainder of two numbers is a number of their type.
+                    _ if op == Rem => EXACT,
                     DType::F32 => relative(1e-6, 0.0),
                     DType::F16 => relative(1e-3, 1e-7),
                     DType::BF16 => relative(8e-3, 0.0),
@@ -163,6 +166,60 @@ fn binary_functions_and_comparisons_of_all_dtypes() {
                 let (kernel, words) = linear(vector, operands, e.clone(), count);
                 let inputs = [Input::Plain(a.clone()), Input::Plain(b.clone())];
                 check(&format!("{op:?} {dtype}"), &kernel, &inputs, &[(DType::U8, count as usize)], &words, &[], EXACT);
+            }
+        }
+    }
+}
+
+/// All bits of integers, and remainders of floats of very different sizes.
+#[test]
+fn remainders_bits_and_shifts_over_the_whole_range() {
+    let mut noise = Noise(5);
+    let Some(device) = device() else { return };
+    for dtype in PLAIN {
+        let size = dtype.size_in_bytes();
+        let n = 4096;
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        for i in 0..n {
+            let edges = [0u64, 1, u64::MAX, 1 << (8 * size - 1), (1 << (8 * size - 1)) - 1];
+            let mut pick = |wide: bool| match i % 5 {
+                0 => edges[noise.bits() as usize % 5],
+                1 => noise.bits() % 70,
+                2 if wide => noise.bits() % 1000,
+                3 => noise.bits() >> (noise.bits() % 64),
+                _ => noise.bits(),
+            };
+            let (x, y) = (pick(false), pick(true));
+            if dtype.is_float() {
+                put(dtype, noise.float() * 10f64.powi((x % 13) as i32 - 4), &mut a);
+                put(dtype, noise.float() * 10f64.powi((y % 9) as i32 - 4), &mut b);
+            } else {
+                a.extend(&x.to_le_bytes()[..size]);
+                b.extend(&y.to_le_bytes()[..size]);
+            }
+        }
+        use BinaryOp::*;
+        for op in [Rem, BitAnd, BitOr, BitXor, Shl, Shr] {
+            if dtype.is_float() && op != Rem {
+                continue;
+            }
+            let e = expr(&[(Inst::Load(0), dtype), (Inst::Load(1), dtype), (Inst::Binary(op, 0, 1), dtype)]);
+            let operands = vec![operand(0, dtype, Layout::Linear), operand(1, dtype, Layout::Linear)];
+            let (kernel, words) = linear(false, operands, e, n);
+            let inputs = [Input::Plain(a.clone()), Input::Plain(b.clone())];
+            let before = [vec![0u8; n as usize * size]];
+            let reference = tallow_graph::reference::Reference::default();
+            let want = run(&reference, 0, &kernel, &inputs, &before, &words, &[]).unwrap();
+            let got = run(device, 0, &kernel, &inputs, &before, &words, &[]).unwrap();
+            for (i, (got, want)) in got[0].chunks(size).zip(want[0].chunks(size)).enumerate() {
+                let at = i * size..(i + 1) * size;
+                let zeros = dtype.is_float() && take(dtype, got) == [0.0] && take(dtype, want) == [0.0];
+                assert!(
+                    got == want || zeros,
+                    "{op:?} {dtype}: {:x?}, {:x?} gives {got:x?}, not {want:x?}",
+                    &a[at.clone()],
+                    &b[at]
+                );
             }
         }
     }
