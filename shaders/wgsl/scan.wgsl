@@ -16,9 +16,14 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         return;
     }
     var run = identity();
-    for (var i = 0u; i < ${N}; i++) {
-        run = combine(run, value(r, i));
-        ${STORE}(place(r, i), run);
+    // 32 a turn: llvmpipe ends all loops after 65,535 turns in all.
+    for (var start = 0u; start < ${N}; start += 32u) {
+//#for U 32
+        if (start + ${U}u < ${N}) {
+            run = combine(run, value(r, start + ${U}u));
+            ${STORE}(place(r, start + ${U}u), run);
+        }
+//#end
     }
 }
 //#else

@@ -40,29 +40,45 @@ fn apply(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: ve
     }
     let at = target_(c, id);
     var result = old(at);
-    for (var q = p; q < end; q++) {
+    // 32 a turn: llvmpipe ends all loops after 65,535 turns in all.
+    for (var q = p; q < end; q += 32u) {
         if (key_at(${HALF}, q) != id) {
             break;
         }
-        result = combine(result, source(c, id_at(${HALF}, q)));
+//#for U 32
+        if (q + ${U}u < end) {
+            if (key_at(${HALF}, q + ${U}u) == id) {
+                result = combine(result, source(c, id_at(${HALF}, q + ${U}u)));
+            }
+        }
+//#end
     }
     ${STORE}(at, result);
 }
 //#else
+fn step(c: u32, i: u32) {
+    if (i >= ${N}) {
+        return;
+    }
+    let id = id_in(c, i);
+    if (id.y == 0u && id.x < ${HEIGHT}) {
+        let at = target_(c, id.x);
+        ${STORE}(at, combine(old(at), source(c, i)));
+    } else {
+        report(id.x);
+    }
+}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let c = (wid.y * nwg.x + wid.x) * 64u + lid;
     if (c >= ${ROWS}) {
         return;
     }
-    for (var i = 0u; i < ${N}; i++) {
-        let id = id_in(c, i);
-        if (id.y == 0u && id.x < ${HEIGHT}) {
-            let at = target_(c, id.x);
-            ${STORE}(at, combine(old(at), source(c, i)));
-        } else {
-            report(id.x);
-        }
+    // 32 a turn: llvmpipe ends all loops after 65,535 turns in all.
+    for (var i = 0u; i < ${N}; i += 32u) {
+//#for U 32
+        step(c, i + ${U}u);
+//#end
     }
 }
 //#endif

@@ -98,7 +98,13 @@ pub fn implementations(kernel: &RowKernel, words: &[i64], target: &Target) -> Sm
     };
     let mut all = smallvec![
         Implementation { id: TREE_64, scratch: 0, cost: cost(64.0, 1.0, apart) },
-        Implementation { id: SERIAL, scratch: 0, cost: cost(1.0, 0.0, !apart && length > 8.0) },
+        // llvmpipe ends all loops of an invocation after 65,535 turns in all, in silence.
+        Implementation {
+            id: SERIAL,
+            scratch: 0,
+            cost: cost(1.0, 0.0, !apart && length > 8.0)
+                + if target.software && length * passes > 60_000.0 { 1e9 } else { 0.0 },
+        },
     ];
     if target.max_workgroup_invocations >= 256 {
         if !norm(kernel.op) && !arg(kernel.op) {

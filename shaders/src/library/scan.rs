@@ -39,8 +39,10 @@ pub fn implementations(kernel: &ScanKernel, words: &[i64], target: &Target) -> S
     let apart = |yes: bool| if yes { 4.0 } else { 1.0 };
     let block = 8.0 * 0.02 * apart(three.inner > 1) + 0.8;
     let (serial, group, three_launches) = if target.software {
-        let meet = rows * count * 100.0;
-        (rows * n * 2e-3, rows * n * 4e-3 + meet, rows * n * 8e-3 + 2.0 * meet + 150.0)
+        // Past a million elements an invocation meets llvmpipe's limit of turns.
+        let serial = rows * n * 2e-3 + if three.n > 1 << 20 { 1e9 } else { 0.0 };
+        let meet = rows * count * 100.0 + if three.n > 1 << 22 { 1e9 } else { 0.0 };
+        (serial, rows * n * 4e-3 + meet, rows * n * 8e-3 + rows * count * 200.0 + 150.0)
     } else {
         let wide = waves(rows * count * 256.0) * 2.0 * block;
         (

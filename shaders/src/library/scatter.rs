@@ -32,7 +32,8 @@ pub fn implementations(kernel: &ScatterKernel, words: &[i64], target: &Target) -
     let sizes = Sizes::of(three);
     // A step of a column waits for the memory that it reads and writes.
     let columns = if target.software {
-        three.count() as f32 * 5e-3
+        // Past a million elements an invocation meets llvmpipe's limit of turns.
+        three.count() as f32 * 5e-3 + if three.n > 1 << 20 { 1e9 } else { 0.0 }
     } else {
         three.n as f32 * 0.3 * (three.rows() as f32 / 65_536.0).max(1.0)
     };

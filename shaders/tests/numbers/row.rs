@@ -161,3 +161,27 @@ fn more_rows_than_one_grid_axis() {
     let inputs = [Input::Plain(x.clone()), Input::Plain(x)];
     check("many rows", &kernel(RowOp::Sum, 1, 1, DType::F32, false), &inputs, &[(DType::F32, n)], &words, &[], EXACT);
 }
+
+/// llvmpipe ends loops after 65,535 turns: what is chosen for a long row must not be one invocation's walk.
+#[test]
+fn the_choice_for_a_long_row_is_right() {
+    let Some(device) = device() else { return };
+    let n = 300_001usize;
+    let kernel = Kernel::Row(RowKernel {
+        op: RowOp::Sum,
+        outer: 1,
+        inner: 1,
+        operands: smallvec![operand(0, DType::I32, Layout::Strided)],
+        before: expr(&[(Inst::Load(0), DType::I32)]),
+        after: expr(&[(Inst::Acc(0), DType::I32)]),
+        accumulator: DType::I32,
+    });
+    let words = [1, n as i64, 0, n as i64, 1];
+    let offered = tallow_graph::Backend::lower(device, &kernel, &words);
+    let best = offered.iter().min_by(|a, b| a.cost.total_cmp(&b.cost)).unwrap().id;
+    let inputs = [Input::Plain(Noise(5).elements(DType::I32, n))];
+    let before = [vec![0; 4]];
+    let reference = tallow_graph::reference::Reference::default();
+    let want = run(&reference, 0, &kernel, &inputs, &before, &words, &[]).unwrap();
+    assert_eq!(run(device, best, &kernel, &inputs, &before, &words, &[]).unwrap(), want, "#{best}");
+}
