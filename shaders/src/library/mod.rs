@@ -35,7 +35,7 @@ pub use split::{Cut, Piece, Room, Window, split, too_large};
 
 use code::address;
 use smallvec::{SmallVec, smallvec};
-use tallow_graph::{Error, Implementation, Kernel, Result, Scalar};
+use tallow_graph::{Implementation, Kernel, Result, Scalar};
 
 /// What the shaders may use, and how big they may be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -97,7 +97,6 @@ pub fn implementations(kernel: &Kernel, words: &[i64], target: &Target) -> Small
         Kernel::Scatter(_) => (2, 1, 2),
         Kernel::Sort(_) | Kernel::Scan(_) => (1, 1, 1),
         Kernel::Custom(k) => (k.inputs.len(), 1, 0),
-        _ => return SmallVec::new(),
     };
     if inputs + outputs + fault > target.max_storage_buffers as usize {
         return SmallVec::new();
@@ -122,7 +121,6 @@ pub fn implementations(kernel: &Kernel, words: &[i64], target: &Target) -> Small
         Kernel::Sort(k) => sort::implementations(k, words, target),
         Kernel::Scan(k) => scan::implementations(k, words, target),
         Kernel::Custom(k) => one(custom::supported(k), 0),
-        _ => SmallVec::new(),
     }
 }
 
@@ -141,7 +139,6 @@ pub fn shader(kernel: &Kernel, implementation: u32, target: &Target) -> Result<S
         Kernel::Sort(k) => sort::shader(k, target),
         Kernel::Scan(k) => scan::shader(k, implementation, target),
         Kernel::Custom(k) => custom::shader(k, target),
-        _ => Err(Error::msg("no such kernel")),
     }
 }
 
@@ -160,7 +157,6 @@ pub fn params(kernel: &Kernel, words: &[i64], scalars: &[Scalar], out: &mut Vec<
         Kernel::Sort(k) => sort::params(k, words, out),
         Kernel::Scan(k) => scan::params(k, words, out),
         Kernel::Custom(k) => custom::params(k, words, scalars, out),
-        _ => Err(Error::msg("no such kernel")),
     }
 }
 
@@ -179,7 +175,6 @@ pub fn grids(kernel: &Kernel, implementation: u32, words: &[i64], target: &Targe
         Kernel::Sort(k) => sort::grids(k, words, target),
         Kernel::Scan(k) => scan::grids(k, implementation, words, target),
         Kernel::Custom(k) => custom::grids(k, words, target),
-        _ => SmallVec::new(),
     }
 }
 
