@@ -21,6 +21,8 @@ mod dims;
 pub mod fft;
 pub mod formats;
 pub mod generation;
+#[cfg(feature = "linalg")]
+pub mod linalg;
 mod module;
 mod tensor;
 #[cfg(feature = "text")]

@@ -1,7 +1,7 @@
 //! Complex tensors as pairs: a float tensor with a last axis of 2.
 
-use super::{join::stacked, signal_shape};
-use crate::{Error, Result, Tensor};
+use super::signal_shape;
+use crate::{D, Error, Result, Tensor};
 
 /// A complex tensor [..., 2] of a real and an imaginary part of one shape.
 pub fn complex(re: &Tensor, im: &Tensor) -> Result<Tensor> {
@@ -9,7 +9,7 @@ pub fn complex(re: &Tensor, im: &Tensor) -> Result<Tensor> {
         let message = format!("parts of one shape and dtype are needed, not {re:?} and {im:?}");
         return Err(Error::op("complex", message));
     }
-    stacked(&[re, im])
+    Tensor::stack(&[re, im], D::Minus1)
 }
 
 fn part(op: &'static str, z: &Tensor, at: usize) -> Result<Tensor> {

@@ -28,7 +28,6 @@
 //! ```
 
 mod complex;
-mod join;
 mod plane;
 mod stft;
 mod tables;
@@ -105,7 +104,7 @@ fn resized(x: &Tensor, n: usize) -> Result<Tensor> {
     if have >= n {
         return x.narrow(axis, 0, n);
     }
-    join::padded(x, axis, 0, n - have)
+    x.pad_with_zeros(axis, 0, n - have)
 }
 
 /// All axes but the last `keep` as one.

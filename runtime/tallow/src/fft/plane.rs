@@ -1,6 +1,6 @@
 //! Transforms over two axes, and spectra with their zero frequency in the middle.
 
-use super::{Norm, fft, ifft, irfft, join::joined, rfft, signal_shape};
+use super::{Norm, fft, ifft, irfft, rfft, signal_shape};
 use crate::{Dims, Error, Result, Tensor};
 
 /// The last two axes of a signal.
@@ -51,6 +51,6 @@ fn turned(x: &Tensor, axes: Vec<usize>, first: fn(usize) -> usize) -> Result<Ten
     axes.into_iter().try_fold(x.clone(), |x, axis| {
         let n = x.dim(axis)?;
         let first = first(n);
-        joined(&[x.narrow(axis, first, n - first)?, x.narrow(axis, 0, first)?], axis)
+        Tensor::cat(&[x.narrow(axis, first, n - first)?, x.narrow(axis, 0, first)?], axis)
     })
 }

@@ -1,6 +1,6 @@
 //! The short-time transform: spectra of overlapping windowed frames, and the signal back from them (Griffin and Lim, 1984).
 
-use super::{Norm, Outputs, computed, ifft, irfft, join::padded, real_to_complex, resized, rows, signal_shape};
+use super::{Norm, Outputs, computed, ifft, irfft, real_to_complex, resized, rows, signal_shape};
 use crate::{D, Error, Result, Shape, Tensor};
 
 /// How a signal is continued beyond its ends.
@@ -90,7 +90,7 @@ impl Stft {
             None => Tensor::ones(length, like.dtype(), like.device())?,
         };
         let before = (self.n_fft - length) / 2;
-        Ok(Some(padded(&window, 0, before, self.n_fft - length - before)?))
+        Ok(Some(window.pad_with_zeros(0, before, self.n_fft - length - before)?))
     }
 }
 

@@ -6,11 +6,14 @@ mod breadth;
 mod check;
 mod conv;
 mod elementwise;
+#[cfg(feature = "linalg")]
+mod factorizations;
 mod index;
 mod inplace;
 mod linalg;
 mod memory;
 mod modes;
 mod reduce;
+mod spectra;
 mod tape;
 mod views;
