@@ -14,7 +14,7 @@ pub fn pinv(a: &Tensor, rcond: Option<f64>) -> Result<Tensor> {
     }
     let (u, s, vt) = svd(a)?;
     let least = s.narrow(s.rank() - 1, 0, 1)?.affine(rcond, 0.0)?.broadcast_as(s.shape())?;
-    let kept = s.gt(&least.detach())?;
+    let kept = s.gt(least.detach())?;
     let ones = s.ones_like()?;
     let safe = kept.where_cond(&s, &ones)?.recip()?;
     let inverted = kept.where_cond(&safe, &s.zeros_like()?)?;
