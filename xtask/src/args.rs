@@ -1,4 +1,4 @@
-//! The command line: `cargo xtask test [PART]... [--full] [--no-install]`. Read by hand, so that the first build of
+//! The command line: `cargo xtask test [PART]... [--full] [--no-install]`, `cargo xtask ops`. Read by hand, so that the first build of
 //! xtask stays a matter of seconds.
 
 use crate::parts::Part;
@@ -10,6 +10,8 @@ pub enum Command {
     Help,
     /// Run tests.
     Test(TestOptions),
+    /// Write docs/ops.md anew.
+    Ops,
 }
 
 /// The options of `cargo xtask test`.
@@ -29,6 +31,8 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
     match command.as_str() {
         "help" | "-h" | "--help" => Ok(Command::Help),
         "test" => parse_test(rest),
+        "ops" if rest.is_empty() => Ok(Command::Ops),
+        "ops" => Err("`ops` takes no options".into()),
         other => Err(format!("there is no command `{other}`")),
     }
 }
@@ -66,8 +70,12 @@ pub fn help() -> String {
 The chores of the Tallow repository.
 
 usage: cargo xtask test [PART]... [--full] [--no-install]
+       cargo xtask ops
 
-Without a PART, everything runs. The parts, in their order:
+`ops` tries every operation for every dtype on every device, checks gradients, and writes docs/ops.md; the tests fail where
+that page is stale.
+
+`test` without a PART runs everything. The parts, in their order:
 {parts}
 options:
     --full         every case of the conformance table, not the seeded sample that covers each operation
@@ -114,6 +122,7 @@ mod tests {
     fn wrong_words_are_named() {
         assert!(parse_words("test webb").unwrap_err().contains("`webb`"));
         assert!(parse_words("test --fast").unwrap_err().contains("`--fast`"));
+        assert!(parse_words("ops now").is_err());
         assert!(parse_words("tset").unwrap_err().contains("`tset`"));
     }
 

@@ -6,6 +6,7 @@ mod artifacts;
 mod context;
 mod lockfile;
 mod model;
+mod ops;
 mod parts;
 mod process;
 mod report;
@@ -34,6 +35,10 @@ fn main() -> ExitCode {
                 print!("{report}");
                 if report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
             }
+            Err(error) => fail(&error),
+        },
+        Ok(Command::Ops) => match Context::new(false, true).and_then(|context| ops::write(&context)) {
+            Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error),
         },
         Err(error) => fail(&format!("{error}\n`cargo xtask --help` lists what there is.")),

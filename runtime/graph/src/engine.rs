@@ -62,6 +62,8 @@ pub struct PlanCounters {
     pub planned: u64,
     /// Kernels launched.
     pub steps: u64,
+    /// Composites that were built from primitives, because the device has no kernel for them.
+    pub decomposed: u64,
 }
 
 /// A device's engine. Nodes hold it; `tallow::Device` wraps it.
@@ -73,6 +75,7 @@ pub struct Engine {
     made: AtomicU64,
     planner: Mutex<Planner>,
     pending: Mutex<Pending>,
+    decomposed: AtomicU64,
 }
 
 /// Nodes that may be waiting: some are there by now or are gone, which is found out when the list is full.
@@ -136,6 +139,7 @@ impl Engine {
                 full_nodes: options.max_pending,
                 full_bytes: options.max_pending_bytes,
             }),
+            decomposed: AtomicU64::new(0),
         })
     }
 
@@ -156,7 +160,17 @@ impl Engine {
 
     /// Counts so far.
     pub fn plan_counters(&self) -> PlanCounters {
-        self.planner.lock().counters
+        PlanCounters { decomposed: self.decomposed.load(Ordering::Relaxed), ..self.planner.lock().counters }
+    }
+
+    /// Whether the device runs a composite in a kernel of its own; where it does not, the caller builds it from primitives,
+    /// which is counted.
+    pub(crate) fn runs(&self, op: Op, dtype: DType) -> bool {
+        let runs = self.backend.runs(op, dtype);
+        if !runs {
+            self.decomposed.fetch_add(1, Ordering::Relaxed);
+        }
+        runs
     }
 
     /// Frees cached plans, scratch memory and the backend's pool.

@@ -94,6 +94,33 @@ pub enum UnaryOp {
 }
 
 impl UnaryOp {
+    /// The name of the tensor method, for messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            UnaryOp::Neg => "neg",
+            UnaryOp::Abs => "abs",
+            UnaryOp::Sign => "sign",
+            UnaryOp::Sqr => "sqr",
+            UnaryOp::Sqrt => "sqrt",
+            UnaryOp::Rsqrt => "rsqrt",
+            UnaryOp::Recip => "recip",
+            UnaryOp::Exp => "exp",
+            UnaryOp::Log => "log",
+            UnaryOp::Sin => "sin",
+            UnaryOp::Cos => "cos",
+            UnaryOp::Tanh => "tanh",
+            UnaryOp::Erf => "erf",
+            UnaryOp::Gelu => "gelu",
+            UnaryOp::GeluErf => "gelu_erf",
+            UnaryOp::Relu => "relu",
+            UnaryOp::Silu => "silu",
+            UnaryOp::Sigmoid => "sigmoid",
+            UnaryOp::Floor => "floor",
+            UnaryOp::Ceil => "ceil",
+            UnaryOp::Round => "round",
+        }
+    }
+
     /// Whether repeating it costs little beside a load: no transcendental function.
     pub const fn is_cheap(self) -> bool {
         use UnaryOp::*;

@@ -14,7 +14,7 @@ pub enum Tolerance {
 }
 
 /// Distance between neighbours of 1 in a dtype.
-fn epsilon(dtype: DType) -> f64 {
+pub fn epsilon(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => f64::EPSILON,
         DType::F32 => f64::from(f32::EPSILON),

@@ -105,6 +105,11 @@ pub struct Case {
 }
 
 impl Case {
+    /// Whether an input has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.inputs.iter().any(|input| input.values.is_empty())
+    }
+
     /// The layouts that it tries.
     pub fn layouts(&self) -> Vec<Layouts> {
         self.inputs.iter().map(|i| i.layout).collect()

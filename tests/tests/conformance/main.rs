@@ -2,13 +2,15 @@
 //! device, which computes in f64 with plain loops. A seeded sample by default, everything with `TALLOW_TEST_FULL=1`.
 
 mod compare;
+mod gradient;
 mod inputs;
 mod special;
+mod support;
 mod table;
 
 use inputs::{Case, Layouts, cases};
-use table::{Row, TABLE};
-use tallow::{DType, Device, Tensor};
+use table::{INDEXING, Row, TABLE};
+use tallow::{DType, Device, Options, Tensor};
 use tallow_tests::device;
 
 /// Runs a row on a device; returns how many cases were compared.
@@ -42,7 +44,7 @@ fn all(name: &str) {
     let full = std::env::var("TALLOW_TEST_FULL").is_ok_and(|v| v == "1");
     let (mut rows, mut compared) = (0, 0);
     let mut refused = Vec::new();
-    for row in TABLE {
+    for row in TABLE.iter().chain(INDEXING) {
         for &dtype in row.dtypes {
             // What a device cannot hold at all is refused when the tensor is made.
             if candidate.device.engine().backend().check_dtype(dtype).is_err() {
@@ -61,6 +63,15 @@ fn all(name: &str) {
     assert!(compared > 500, "only {compared} cases ran");
 }
 
+/// docs/ops.md says what holds on a device.
+fn documented(name: &'static str) {
+    let Some(candidate) = device(name) else { return };
+    let oracle = device("reference").expect("the reference is always there").device;
+    // An engine of its own, so that its counts are this test's.
+    let device = Device::with_options(candidate.device.engine().backend().clone(), Options::default());
+    support::Page::measure(name, &device, &oracle).hold_against_the_docs();
+}
+
 #[test]
 fn cpu() {
     all("cpu");
@@ -69,6 +80,16 @@ fn cpu() {
 #[test]
 fn wgpu() {
     all("wgpu");
+}
+
+#[test]
+fn cpu_is_documented() {
+    documented("cpu");
+}
+
+#[test]
+fn wgpu_is_documented() {
+    documented("wgpu");
 }
 
 /// Every case has at least one odd size, one view and one empty shape somewhere.

@@ -1,4 +1,8 @@
-//! The table: each operation once.
+//! The table: each operation once. Indexing has a file of its own.
+
+mod index;
+
+pub use index::INDEXING;
 
 use crate::compare::Tolerance::{self, Exact, Ulp, Whole};
 use tallow::{
@@ -151,6 +155,15 @@ pub const TABLE: &[Row] = &[
     row!("mul", |x| x[0].broadcast_mul(&x[1]), NUMBERS, Shapes::Two, SMALL, Ulp(1.0)),
     row!("div", |x| x[0].broadcast_div(&x[1]), FLOATS, Shapes::Two, (1.0, 9.0), Ulp(4.0)),
     row!("div_int", |x| x[0].broadcast_div(&x[1]), INTEGERS, Shapes::Two, (0.0, 90.0), Exact),
+    row!("rem_int", |x| x[0].broadcast_rem(&x[1]), INTEGERS, Shapes::Two, (-9.0, 9.0), Exact),
+    row!("rem", |x| x[0].broadcast_rem(&x[1]), &[F32, F64], Shapes::Two, (1.0, 9.0), Whole(1e-5)),
+    row!("remainder", |x| x[0].broadcast_remainder(&x[1]), INTEGERS, Shapes::Two, (-9.0, 9.0), Exact),
+    row!("bitwise_and", |x| x[0].broadcast_bitwise_and(&x[1]), INTEGERS, Shapes::Two, (-90.0, 90.0), Exact),
+    row!("bitwise_or", |x| x[0].broadcast_bitwise_or(&x[1]), INTEGERS, Shapes::Two, (-90.0, 90.0), Exact),
+    row!("bitwise_xor", |x| x[0].broadcast_bitwise_xor(&x[1]), INTEGERS, Shapes::Two, (-90.0, 90.0), Exact),
+    row!("bitwise_not", |x| x[0].bitwise_not(), INTEGERS, Shapes::One, (-90.0, 90.0), Exact),
+    row!("shift_left", |x| x[0].broadcast_bitwise_left_shift(&x[1]), INTEGERS, Shapes::Two, (-2.0, 40.0), Exact),
+    row!("shift_right", |x| x[0].broadcast_bitwise_right_shift(&x[1]), INTEGERS, Shapes::Two, (-2.0, 40.0), Exact),
     row!("maximum", |x| x[0].broadcast_maximum(&x[1]), NUMBERS, Shapes::Two, SMALL, Exact),
     row!("minimum", |x| x[0].broadcast_minimum(&x[1]), NUMBERS, Shapes::Two, SMALL, Exact),
     row!("pow", |x| x[0].broadcast_pow(&x[1]), &[F32, F64], Shapes::Two, (0.1, 6.0), Ulp(128.0)),
@@ -228,7 +241,7 @@ pub const TABLE: &[Row] = &[
     row!("rms_norm", |x| x[0].rms_norm(1e-5), FLOATS, Shapes::Rows, WIDE, Whole(4e-6)),
     row!("layer_norm", |x| x[0].layer_norm(1e-5), FLOATS, Shapes::Rows, WIDE, Whole(1e-5)),
     row!("matmul", |x| x[0].broadcast_matmul(&x[1]), FLOATS, Shapes::Matrices, WIDE, Whole(4e-6)),
-    row!("matmul_int", |x| x[0].broadcast_matmul(&x[1]), &[I32, U32], Shapes::Matrices, SMALL, Exact),
+    row!("matmul_int", |x| x[0].broadcast_matmul(&x[1]), &[I32, U32], Shapes::Matrices, SMALL, Whole(4e-6)),
     row!(
         "fused",
         |x| (x[0].broadcast_matmul(&x[1])? + 1.0)?.gelu()? * 2.0,

@@ -65,7 +65,7 @@ pub fn attention(q: Edge, k: Edge, v: Edge, mask: Option<Edge>, options: Attenti
         softcap: options.softcap.is_some(),
         mask: mask.is_some(),
     };
-    let runs = |dtype| engine.backend().runs(op, dtype);
+    let runs = |dtype| engine.runs(op, dtype);
     if engine.options().decompose || !runs(dtype) || !runs(k.node.dtype) {
         return decomposed(q, k, v, mask, options);
     }

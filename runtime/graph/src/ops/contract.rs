@@ -75,7 +75,7 @@ fn contract(a: Edge, b: Edge, dtype: DType, activations: Activations) -> Result<
     let (m, k, n) = (sa[ra - 2], sa[ra - 1], sb[rb - 1]);
     let left = a.view.broadcast_to(&with([m, k])).ok_or_else(|| fail("the leading axes do not broadcast"))?;
     let right = b.view.broadcast_to(&with([k, n])).ok_or_else(|| fail("the leading axes do not broadcast"))?;
-    if !b.node.dtype.is_quantized() && !engine.backend().runs(Op::Contract { activations }, dtype) {
+    if !b.node.dtype.is_quantized() && !engine.runs(Op::Contract { activations }, dtype) {
         return decomposed(Edge { node: a.node, view: left }, Edge { node: b.node, view: right });
     }
     let edges = smallvec![Edge { node: a.node, view: left }, Edge { node: b.node, view: right }];

@@ -67,7 +67,7 @@ pub fn convolution(input: Edge, filter: Edge, axes: &[ConvAxis]) -> Result<Arc<N
         return super::full(&engine, shape, dtype, Scalar::F(0.0));
     }
     let op = Op::Conv { spatial: spatial as u8 };
-    if engine.options().decompose || !engine.backend().runs(op, dtype) {
+    if engine.options().decompose || !engine.runs(op, dtype) {
         return decomposed(input, filter, axes);
     }
     let scalars = axes

@@ -15,14 +15,12 @@ fn check_bitwise(op: BinaryOp, dtype: DType) -> Result<()> {
 
 /// f(x), in x's dtype and shape.
 pub fn unary(op: UnaryOp, x: Edge) -> Result<Arc<Node>> {
-    refuse_packed("unary", &[&x])?;
+    refuse_packed(op.name(), &[&x])?;
     let dtype = x.node.dtype;
     let integer = matches!(op, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Sqr | UnaryOp::Relu);
     if !dtype.is_float() && !integer {
-        return Err(Error::op(
-            "unary",
-            format!("{op:?} needs a floating-point dtype, not {dtype}: convert with to_dtype"),
-        ));
+        let message = format!("needs a floating-point dtype, not {dtype}: convert with to_dtype");
+        return Err(Error::op(op.name(), message));
     }
     map(MapOp::Unary(op), dtype, smallvec![x], SmallVec::new())
 }

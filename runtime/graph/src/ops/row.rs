@@ -46,7 +46,7 @@ fn norm(op: RowOp, name: &'static str, x: Edge, eps: f64) -> Result<Arc<Node>> {
     }
     let node_op = Op::Row { op, inner: 1 };
     let engine = x.node.engine.clone();
-    if engine.options().decompose || !engine.backend().runs(node_op, dtype) {
+    if engine.options().decompose || !engine.runs(node_op, dtype) {
         return decomposed(op, x, eps);
     }
     let shape = x.view.shape.clone();
