@@ -1,6 +1,9 @@
 //! Element-wise operations and the operators + - * / %.
 
-use super::Tensor;
+use super::{
+    Tensor,
+    scalar::{TensorOrScalar, TensorScalar, bound, operand},
+};
 use crate::autograd::rules::elementwise as rules;
 use crate::{DType, Error, Result};
 use tallow_graph::{BinaryOp, Edge, Scalar, UnaryOp, ops};
@@ -107,19 +110,17 @@ binary! {
     mul broadcast_mul binary BinaryOp::Mul;
     /// x / y; of integers, truncated, and 0 for a divisor of 0.
     div broadcast_div binary BinaryOp::Div;
-    /// The larger of x and y; NaN if one is.
-    maximum broadcast_maximum binary BinaryOp::Maximum;
-    /// The smaller of x and y; NaN if one is.
-    minimum broadcast_minimum binary BinaryOp::Minimum;
     /// x^y
     pow broadcast_pow binary BinaryOp::Pow;
 }
 
 impl Tensor {
-    /// x * mul + add
+    /// x * mul + add. Integers wrap, and take whole numbers only.
     pub fn affine(&self, mul: f64, add: f64) -> Result<Tensor> {
         let x = self.input();
-        Ok(rules::affine(self.result(ops::affine(x.edge(), Scalar::F(mul), Scalar::F(add))?), &x, mul))
+        let factor = operand(BinaryOp::Mul, "affine", self.dtype(), Scalar::F(mul))?;
+        let term = operand(BinaryOp::Add, "affine", self.dtype(), Scalar::F(add))?;
+        Ok(rules::affine(self.result(ops::affine(x.edge(), factor, term)?), &x, mul))
     }
 
     /// x^exponent
@@ -127,18 +128,67 @@ impl Tensor {
         self.with_scalar(BinaryOp::Pow, exponent)
     }
 
-    /// x, at least `min` and at most `max`. NaN stays NaN.
-    pub fn clamp(&self, min: f64, max: f64) -> Result<Tensor> {
-        let x = self.input();
-        let low = ops::binary_scalar(BinaryOp::Maximum, x.edge(), Scalar::F(min))?;
-        let node = ops::binary_scalar(BinaryOp::Minimum, Edge::from(&low), Scalar::F(max))?;
-        Ok(rules::clamp(self.result(node), &x, min, max))
+    /// The larger of x and y; NaN if one is. The right side is a tensor of the same shape, or a number.
+    pub fn maximum<T: TensorOrScalar>(&self, rhs: T) -> Result<Tensor> {
+        self.extreme(BinaryOp::Maximum, rhs.to_tensor_scalar())
+    }
+
+    /// The smaller of x and y; NaN if one is. The right side is a tensor of the same shape, or a number.
+    pub fn minimum<T: TensorOrScalar>(&self, rhs: T) -> Result<Tensor> {
+        self.extreme(BinaryOp::Minimum, rhs.to_tensor_scalar())
+    }
+
+    /// The larger of x and y; NaN if one is. Operands are stretched to one shape, as in numpy.
+    pub fn broadcast_maximum(&self, rhs: &Tensor) -> Result<Tensor> {
+        binary(self, rhs, BinaryOp::Maximum)
+    }
+
+    /// The smaller of x and y; NaN if one is. Operands are stretched to one shape, as in numpy.
+    pub fn broadcast_minimum(&self, rhs: &Tensor) -> Result<Tensor> {
+        binary(self, rhs, BinaryOp::Minimum)
+    }
+
+    fn extreme(&self, op: BinaryOp, rhs: TensorScalar) -> Result<Tensor> {
+        match rhs {
+            TensorScalar::Tensor(rhs) => with_tensor(self, &rhs, op, op.name()),
+            TensorScalar::Scalar(value) => match bound(op, op.name(), self.dtype(), value)? {
+                Some(value) => self.with_exact(op, value),
+                None => Ok(self.clone()),
+            },
+        }
+    }
+
+    /// x, at least `min` and at most `max`; where `min` is larger, `max`. NaN stays NaN. Each limit is a tensor of the same
+    /// shape, or a number.
+    ///
+    /// ```
+    /// use tallow::{Device, Tensor};
+    /// let x = Tensor::new(&[-2f32, 0.5, 3.], &Device::Cpu)?;
+    /// assert_eq!(x.clamp(-1f32, 1f32)?.to_vec1::<f32>()?, [-1., 0.5, 1.]);
+    /// # Ok::<(), tallow::Error>(())
+    /// ```
+    pub fn clamp<A: TensorOrScalar, B: TensorOrScalar>(&self, min: A, max: B) -> Result<Tensor> {
+        match (min.to_tensor_scalar(), max.to_tensor_scalar()) {
+            // One node on the tape, whose gradient includes both limits.
+            (TensorScalar::Scalar(min), TensorScalar::Scalar(max)) if self.dtype().is_float() => {
+                let x = self.input();
+                let low = ops::binary_scalar(BinaryOp::Maximum, x.edge(), min)?;
+                let node = ops::binary_scalar(BinaryOp::Minimum, Edge::from(&low), max)?;
+                Ok(rules::clamp(self.result(node), &x, min.to_f64(), max.to_f64()))
+            }
+            (min, max) => self.extreme(BinaryOp::Maximum, min)?.extreme(BinaryOp::Minimum, max),
+        }
     }
 
     pub(crate) fn with_scalar(&self, op: BinaryOp, scalar: f64) -> Result<Tensor> {
+        self.with_exact(op, operand(op, op.name(), self.dtype(), Scalar::F(scalar))?)
+    }
+
+    /// `x op scalar`, for a number that the dtype holds (or wraps).
+    fn with_exact(&self, op: BinaryOp, scalar: Scalar) -> Result<Tensor> {
         let x = self.input();
-        let y = self.result(ops::binary_scalar(op, x.edge(), Scalar::F(scalar))?);
-        Ok(rules::with_scalar(y, op, &x, scalar))
+        let y = self.result(ops::binary_scalar(op, x.edge(), scalar)?);
+        Ok(rules::with_scalar(y, op, &x, scalar.to_f64()))
     }
 
     /// Where this tensor (an integer dtype) is not zero, elements of `on_true`, elsewhere of `on_false`.
@@ -183,7 +233,8 @@ fn with_tensor(a: &Tensor, b: &Tensor, op: BinaryOp, name: &'static str) -> Resu
 }
 
 fn from_scalar(scalar: f64, b: &Tensor, op: BinaryOp) -> Result<Tensor> {
-    let constant = Tensor::constant(Scalar::F(scalar), b.dtype(), b.shape().clone(), b.device())?;
+    let scalar = operand(op, op.name(), b.dtype(), Scalar::F(scalar))?;
+    let constant = Tensor::constant(scalar, b.dtype(), b.shape().clone(), b.device())?;
     binary(&constant, b, op)
 }
 

@@ -111,8 +111,8 @@ fn indexed(tensor: &Tensor, indexers: &[TensorIndexer]) -> Result<Tensor> {
                     Bound::Excluded(to) => *to,
                     Bound::Unbounded => size,
                 };
-                let len = to.checked_sub(from);
-                let len = len.ok_or_else(|| Error::op("i", format!("the range {from}..{to} runs backwards")))?;
+                // A range that runs backwards is empty, as in PyTorch.
+                let len = to.saturating_sub(from);
                 result = result.narrow(axis, from, len)?;
                 axis += 1;
             }

@@ -59,6 +59,46 @@ several! {
     min min_keepdim min_all Min;
 }
 
+impl Tensor {
+    /// The product over axes; of nothing, 1.
+    pub fn prod<T: Dims>(&self, axes: T) -> Result<Tensor> {
+        self.product("prod", &axes.to_indexes(self.shape(), "prod")?, false)
+    }
+
+    /// The product over axes; of nothing, 1. The reduced axes stay, with size 1.
+    pub fn prod_keepdim<T: Dims>(&self, axes: T) -> Result<Tensor> {
+        self.product("prod_keepdim", &axes.to_indexes(self.shape(), "prod_keepdim")?, true)
+    }
+
+    /// The product over all elements; of nothing, 1: a scalar.
+    pub fn prod_all(&self) -> Result<Tensor> {
+        self.product("prod_all", &self.all_axes(), false)
+    }
+
+    fn product(&self, name: &'static str, axes: &[usize], keep: bool) -> Result<Tensor> {
+        if !self.is_tracked() || self.elem_count() == 0 {
+            return self.reduce(RowOp::Prod, name, axes, keep, false);
+        }
+        // A tree of products of pairs: its gradient is exact where elements are zero, in every order.
+        let mut x = self.clone();
+        for &axis in axes {
+            while x.dims()[axis] > 1 {
+                let half = x.dims()[axis] / 2;
+                let pairs = x.narrow(axis, 0, half)?.mul(&x.narrow(axis, half, half)?)?;
+                x = match x.dims()[axis] % 2 {
+                    0 => pairs,
+                    _ => Tensor::cat(&[&pairs, &x.narrow(axis, 2 * half, 1)?], axis)?,
+                };
+            }
+        }
+        if keep {
+            return Ok(x);
+        }
+        let sizes = self.dims().iter().enumerate();
+        x.reshape(sizes.filter(|(a, _)| !axes.contains(a)).map(|(_, &d)| d).collect::<crate::Shape>())
+    }
+}
+
 macro_rules! positions {
     ($($(#[$doc:meta])* $name:ident $keepdim:ident $op:ident;)+) => { impl Tensor { $(
         $(#[$doc])*

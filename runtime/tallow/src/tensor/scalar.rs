@@ -4,7 +4,7 @@
 
 use super::Tensor;
 use crate::{DType, Element, Error, Result, Var};
-use tallow_graph::{CompareOp, Scalar};
+use tallow_graph::{BinaryOp, CompareOp, Scalar};
 
 /// A tensor or a number.
 #[derive(Debug, Clone)]
@@ -81,6 +81,30 @@ pub(super) fn exact(op: &'static str, dtype: DType, value: Scalar) -> Result<Sca
     let Some((low, high)) = int_range(dtype) else { return Ok(Scalar::F(value.to_f64())) };
     let number = floor(value).filter(|&(number, lost)| !lost && (low..=high).contains(&number));
     number.and_then(|(number, _)| whole(number)).ok_or_else(|| cannot_hold(op, dtype, value))
+}
+
+/// `value` as the right operand of `op` on a tensor of `dtype`. Integers wrap in sums, differences and products, so that any
+/// whole number may take part in those.
+///
+/// # Errors
+/// As [`exact`].
+pub(super) fn operand(op: BinaryOp, name: &'static str, dtype: DType, value: Scalar) -> Result<Scalar> {
+    if !dtype.is_int() || !matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Pow) {
+        return exact(name, dtype, value);
+    }
+    let number = floor(value).filter(|&(_, lost)| !lost);
+    number.and_then(|(number, _)| whole(number)).ok_or_else(|| cannot_hold(name, dtype, value))
+}
+
+/// The bound of `maximum` or `minimum` with a number; `None` where it changes no element.
+pub(super) fn bound(op: BinaryOp, name: &'static str, dtype: DType, value: Scalar) -> Result<Option<Scalar>> {
+    if let (Some((low, high)), Some((number, _))) = (int_range(dtype), floor(value)) {
+        let idle = if op == BinaryOp::Maximum { number < low } else { number >= high };
+        if idle {
+            return Ok(None);
+        }
+    }
+    exact(name, dtype, value).map(Some)
 }
 
 /// What a comparison with a number means for tensors of an integer dtype.

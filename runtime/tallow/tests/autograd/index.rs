@@ -7,7 +7,7 @@ const CPU: &Device = &Device::Cpu;
 
 fn row(name: &'static str, f: impl Fn(&Tensor) -> Result<Tensor> + 'static) -> Row {
     // The square makes the derivative depend on the place.
-    Row::new(name, &[&[3, 4]], -2.0..2.0, move |x| f(&x[0])?.sqr()).cpu_only()
+    Row::new(name, &[&[3, 4]], -2.0..2.0, move |x| f(&x[0])?.sqr())
 }
 
 fn ids(like: &Tensor, ids: &[[u32; 4]]) -> Result<Tensor> {
@@ -25,7 +25,6 @@ fn by_index() {
         Row::new(name, &[&[3, 4], &[2, 4]], -2.0..2.0, move |x| {
             f(&x[0], &ids(&x[0], &[[0, 0, 2, 1], [2, 0, 2, 2]])?, &x[1])?.sqr()
         })
-        .cpu_only()
     };
     check(&[
         two("scatter", |x, ids, y| x.scatter(ids, y, 0)),
@@ -60,7 +59,7 @@ fn running() {
 #[test]
 fn remainders() {
     let two = |name, f: fn(&Tensor, &Tensor) -> Result<Tensor>| {
-        Row::new(name, &[&[2, 3], &[2, 3]], 0.3..2.0, move |x| f(&(&x[0] * -3.0)?, &x[1])?.sqr()).cpu_only()
+        Row::new(name, &[&[2, 3], &[2, 3]], 0.3..2.0, move |x| f(&(&x[0] * -3.0)?, &x[1])?.sqr())
     };
     check(&[two("rem", |x, y| x % y), two("remainder", |x, y| x.remainder(y))]);
 }

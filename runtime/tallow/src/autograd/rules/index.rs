@@ -15,10 +15,8 @@ pub(crate) fn index_select(y: Tensor, x: &Input<'_>, ids: &Input<'_>, axis: usiz
 
 /// The sum, at each position of `axis` of `shape`, of the slices of `grad` [outer, ids, inner] whose id it is.
 fn scatter_slices(grad: &Tensor, ids: &Tensor, axis: usize, shape: &Shape) -> Result<Tensor> {
-    // A product with the one-hot matrix [rows, ids], until the graph has a scatter: this is the one place to put it.
-    let rows = Tensor::arange(0u32, shape[axis] as u32, grad.device())?.unsqueeze(1)?;
-    let chosen = rows.broadcast_eq(&ids.to_dtype(DType::U32)?)?.to_dtype(grad.dtype())?;
-    chosen.broadcast_matmul(grad)?.reshape(shape)
+    let three = [grad.dims()[0], shape[axis], grad.dims()[2]];
+    Tensor::zeros(three, grad.dtype(), grad.device())?.index_add(ids, grad, 1)?.reshape(shape)
 }
 
 /// Records `y` [outer, n, inner], the elements of `x` at `ids` along `axis`. Each gradient is added where the element came from.
