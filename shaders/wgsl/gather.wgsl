@@ -3,12 +3,13 @@
 const MISSING = 0u;
 const HERE = 1u;
 const ELSEWHERE = 2u;
-fn row_of(flat: u32) -> vec2<u32> {
-    // The row's index in the source, and whether the source has it, and has it among the rows that are bound.
+fn row_of(flat: u32) -> vec3<u32> {
+    // The row's index in the source; whether the source has it, and has it among the rows that are bound; and the id's
+    // other word.
     let i = flat % ${IDS};
     let id = id_of(i);
     let there = select(ELSEWHERE, HERE, id.x - ${FIRST} < ${BOUND});
-    return vec2<u32>(id.x, select(MISSING, there, id.y == 0u && id.x < ${ROWS}));
+    return vec3<u32>(id.x, select(MISSING, there, id.y == 0u && id.x < ${ROWS}), id.y);
 }
 //#include fault.wgsl
 //#if QUANTIZED
@@ -30,7 +31,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         let base = ((${OFFSET} + (row.x - ${FIRST}) * ${ROW_STRIDE}) / ${INNER}) * row_words_q(${INNER});
         w = w8_q(base, ${INNER}, e);
     } else if (e == 0u) {
-        report(row.x);
+        report(row.xz);
     }
     let at = ${OUT} + flat * ${INNER} + e;
     ${STORE4}(at, w.a.x, w.a.y, w.a.z, w.a.w);
@@ -57,7 +58,7 @@ fn element(n: u32) -> ${T} {
     }
 //#endif
     if (j == 0u) {
-        report(row.x);
+        report(row.xz);
     }
     return ${T}();
 }

@@ -10,7 +10,7 @@ fn element(k: u32) -> ${T} {
     if (id.y == 0u && id.x < ${ROWS}) {
         return ${LOAD}(${SOURCE} + o * ${SOURCE_O} + id.x * ${SOURCE_N} + j * ${SOURCE_J});
     }
-    report(id.x);
+    report(id);
     return ${T}();
 }
 @compute @workgroup_size(64)

@@ -18,7 +18,7 @@ fn key_of(c: u32, i: u32) -> u32 {
     if (id.y == 0u && id.x < ${HEIGHT}) {
         return id.x;
     }
-    report(id.x);
+    report(id);
     return 0xffffffffu;
 }
 @compute @workgroup_size(64)
@@ -65,7 +65,7 @@ fn step(c: u32, i: u32) {
         let at = target_(c, id.x);
         ${STORE}(at, combine(old(at), source(c, i)));
     } else {
-        report(id.x);
+        report(id);
     }
 }
 @compute @workgroup_size(64)

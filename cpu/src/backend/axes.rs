@@ -97,7 +97,9 @@ impl Ids<'_> {
                 *out = match usize::try_from(wide) {
                     Ok(id) if id < self.rows => id,
                     _ => {
-                        self.fault.set(self.op, || format!("index {wide} is outside 0..{}", self.rows));
+                        if !self.dtype.is_hole(wide) {
+                            self.fault.set(self.op, || format!("index {wide} is outside 0..{}", self.rows));
+                        }
                         OUTSIDE
                     }
                 };

@@ -71,7 +71,9 @@ pub(crate) fn run(step: &StepRun<'_>, kernel: &GatherKernel) -> Result<()> {
             let Some(id) = id else {
                 // SAFETY: the output has room for all rows, and each belongs to one item.
                 unsafe { slice_mut::<u8>(to, out_row) }.fill(0);
-                step.fault.set("gather", || format!("index {wide} is outside 0..{rows}"));
+                if !kernel.ids.is_hole(wide) {
+                    step.fault.set("gather", || format!("index {wide} is outside 0..{rows}"));
+                }
                 continue;
             };
             // SAFETY: rows were checked against the source's length, and the output as above.

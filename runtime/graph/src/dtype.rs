@@ -156,6 +156,22 @@ impl DType {
         matches!(self, DType::F8E4M3 | DType::F8E5M2 | DType::BF16 | DType::F16 | DType::F32 | DType::F64)
     }
 
+    /// The least and the largest value of an integer type.
+    pub const fn int_range(self) -> Option<(i128, i128)> {
+        let bits = 8 * self.block_bytes() as u32;
+        match self {
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 => Some((0, (1 << bits) - 1)),
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 => Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1)),
+            _ => None,
+        }
+    }
+
+    /// Whether `id` names no element on purpose: the largest value of the ids' type, where it is out of range, is a hole, which
+    /// gives zeros and writes nothing, and no fault (as in candle).
+    pub fn is_hole(self, id: i128) -> bool {
+        self.int_range().is_some_and(|(_, high)| id == high)
+    }
+
     /// Whether this is an integer type.
     pub const fn is_int(self) -> bool {
         !self.is_float() && !self.is_quantized()

@@ -68,6 +68,12 @@ pub fn id(code: &mut Code, input: u8, dtype: DType, at: &str) -> Result<String> 
     })
 }
 
+/// Defines HOLE, the id of a dtype that names nothing (`DType::is_hole`), as [`id`] gives it.
+pub fn hole(defines: &mut Defines, dtype: DType) {
+    let largest = dtype.int_range().map_or(0, |(_, high)| high as u64);
+    defines.set("HOLE", format!("vec2<u32>({}u, {}u)", largest as u32, largest >> 32));
+}
+
 /// The function `id_of(at)` over ids of an input.
 pub fn id_function(code: &mut Code, input: u8, dtype: DType) -> Result<()> {
     let value = id(code, input, dtype, "at")?;

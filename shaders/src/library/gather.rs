@@ -79,6 +79,7 @@ pub fn shader(kernel: &GatherKernel, target: &Target) -> Result<Shader> {
     let id = axes::id(&mut code, 1, kernel.ids, &format!("{} + i * {}", param(7), param(8)))?;
     code.body = format!("fn id_of(i: u32) -> vec2<u32> {{\n    return {id};\n}}\n");
     let mut defines = Defines::default();
+    axes::hole(&mut defines, kernel.ids);
     defines
         .set("IDS", param(1))
         .set("ROWS", param(2))

@@ -3,7 +3,7 @@
 
 use super::{
     Shader, Target,
-    axes::{Three, id_function, operand, take},
+    axes::{Three, hole, id_function, operand, take},
     code::{Code, Rep, fill_words, param, per_word},
     preprocess::{Defines, expand},
     spread,
@@ -53,6 +53,7 @@ pub fn shader(kernel: &PickKernel, target: &Target) -> Result<Shader> {
     let dtype = carrier(kernel.dtype);
     let per = per_word(dtype);
     let mut defines = Defines::default();
+    hole(&mut defines, kernel.ids);
     operand(&mut defines, "SOURCE", 4);
     operand(&mut defines, "IDS", 8);
     defines

@@ -6,7 +6,7 @@
 
 use super::{
     Shader, Target,
-    axes::{Three, combine, id_function, operand, take, wide},
+    axes::{Three, combine, hole, id_function, operand, take, wide},
     code::{Code, Rep, fill_words, param},
     preprocess::{Defines, expand},
     sort::{self, Sizes},
@@ -98,6 +98,7 @@ pub fn shader(kernel: &ScatterKernel, implementation: u32, target: &Target) -> R
     };
     code.function("old", || format!("fn old(i: u32) -> {ty} {{\n    return {old};\n}}\n"));
     let mut defines = Defines::default();
+    hole(&mut defines, kernel.ids);
     operand(&mut defines, "IDS", 4);
     operand(&mut defines, "SOURCE", 8);
     defines

@@ -91,6 +91,28 @@ fn an_index_out_of_range_is_an_error_at_the_read() {
 }
 
 #[test]
+fn the_largest_id_of_a_dtype_is_a_hole() {
+    on_all(|name, device| {
+        let table = Tensor::new([[1f32, 2.], [3., 4.]], device).unwrap();
+        for (dtype, hole) in [(DType::U8, 255u64), (DType::U32, u32::MAX.into()), (DType::I64, i64::MAX as u64)] {
+            // Exactly, in 64 bits, then in the dtype.
+            let ids = Tensor::new([1u64, hole], device).unwrap().to_dtype(dtype).unwrap();
+            let rows = table.index_select(&ids, 0).unwrap();
+            let read = |x: tallow::Result<Tensor>| {
+                let flat = x.and_then(|x| x.flatten_all()).and_then(|x| x.to_vec1::<f32>());
+                flat.unwrap_or_else(|error| panic!("{name} {dtype}: {error}"))
+            };
+            same(name, "index_select", &read(Ok(rows)), &[3., 4., 0., 0.]);
+            let square = ids.reshape((2, 1)).unwrap();
+            let picked = table.gather(&square, 1);
+            same(name, "gather", &read(picked), &[2., 0.]);
+            let added = table.index_add(&ids, &table, 0);
+            same(name, "index_add", &read(added), &[1., 2., 4., 6.]);
+        }
+    });
+}
+
+#[test]
 fn writes_are_seen_by_views_and_not_by_results_built_before() {
     on_all(|name, device| {
         let base = Tensor::zeros((4, 3), DType::F32, device).unwrap();

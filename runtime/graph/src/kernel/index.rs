@@ -1,12 +1,14 @@
 //! Kernels that move elements by index: rows and elements taken, scattered, sorted, and running along an axis.
 //!
+//! An id outside 0..rows is a fault (code [`crate::FAULT_INDEX`]), except a hole ([`DType::is_hole`]), which is none. Either
+//! way what it would have taken is zero, and what it would have written is not.
+//!
 //! All but [`GatherKernel`] see their operands as three axes, [outer, along, inner]: `along` is the axis that the operation
 //! is about, `outer` and `inner` are the axes before and after it, each as one.
 
 use crate::DType;
 
-/// Whole rows taken by index: `out[o, i, :] = source[o, ids[i], :]`, converted to the output's dtype. An id outside
-/// 0..rows is a fault (code [`crate::FAULT_INDEX`]); the row is then zeros.
+/// Whole rows taken by index: `out[o, i, :] = source[o, ids[i], :]`, converted to the output's dtype.
 ///
 /// Inputs: source, ids. Words: `[outer, ids, rows, inner]`, source `[offset, stride of outer, stride of row]` (its inner
 /// axis has stride 1), ids `[offset, stride]`. A quantized source has outer = 1, and its offset counts elements of whole rows.
@@ -21,8 +23,7 @@ pub struct GatherKernel {
     pub output: DType,
 }
 
-/// Elements taken by index: `out[o, i, j] = source[o, ids[o, i, j], j]`. An id outside 0..rows is a fault (code
-/// [`crate::FAULT_INDEX`]); the element is then zero.
+/// Elements taken by index: `out[o, i, j] = source[o, ids[o, i, j], j]`.
 ///
 /// Inputs: source, ids. Words: `[outer, n, inner, rows]`, source `[offset, stride of outer, of rows, of inner]`, ids
 /// `[offset, stride of outer, of n, of inner]`. Output contiguous [outer, n, inner]. Scalars: none.
@@ -49,8 +50,7 @@ pub enum ScatterOp {
 }
 
 /// Elements written by index, in place: the output holds the old version already, [outer, rows, inner], contiguous. For i
-/// from 0 to n - 1 in order, so that results do not depend on the device: `out[o, ids[o, i, j], j] op= source[o, i, j]`. An
-/// id outside 0..rows is a fault (code [`crate::FAULT_INDEX`]), and writes nothing.
+/// from 0 to n - 1 in order, so that results do not depend on the device: `out[o, ids[o, i, j], j] op= source[o, i, j]`.
 ///
 /// Inputs: ids, source. Words: `[outer, n, inner, rows]`, ids `[offset, stride of outer, of n, of inner]`, source `[offset,
 /// stride of outer, of n, of inner]`. Scalars: none.

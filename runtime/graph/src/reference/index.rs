@@ -19,10 +19,7 @@ pub(super) fn gather(g: &GatherKernel, mut words: Words<'_>, inputs: &[Vec<u8>],
     let mut at = 0;
     for index in indices(&[*outer, *ids]) {
         let id = element(&inputs[1], g.ids, which.index(&index[1..])).i();
-        let inside = (0..i128::from(*rows)).contains(&id);
-        if !inside && fault.is_ok() {
-            fault = Err(format!("index {id} is outside 0..{rows}"));
-        }
+        let inside = check(id, g.ids, *rows, &mut fault);
         for d in 0..*inner {
             let value = match inside {
                 true => weight(&inputs[0], g.source, source.index(&[index[0], id as i64]) + d as usize),
@@ -40,9 +37,9 @@ fn three(words: &mut Words<'_>) -> [i64; 3] {
     [words.one(), words.one(), words.one()]
 }
 
-fn check(id: i128, rows: i64, fault: &mut Result<(), String>) -> bool {
+fn check(id: i128, dtype: DType, rows: i64, fault: &mut Result<(), String>) -> bool {
     let inside = (0..i128::from(rows)).contains(&id);
-    if !inside && fault.is_ok() {
+    if !inside && !dtype.is_hole(id) && fault.is_ok() {
         *fault = Err(format!("index {id} is outside 0..{rows}"));
     }
     inside
@@ -55,7 +52,7 @@ pub(super) fn pick(k: &PickKernel, mut words: Words<'_>, inputs: &[Vec<u8>], out
     let mut fault = Ok(());
     for (at, index) in indices(&dims).into_iter().enumerate() {
         let id = element(&inputs[1], k.ids, ids.index(&index)).i();
-        let value = match check(id, rows, &mut fault) {
+        let value = match check(id, k.ids, rows, &mut fault) {
             true => element(&inputs[0], k.dtype, source.index(&[index[0], id as i64, index[2]])),
             false => cast(V::I(0), k.dtype),
         };
@@ -76,7 +73,7 @@ pub(super) fn scatter(
     let mut fault = Ok(());
     for index in indices(&dims) {
         let id = element(&inputs[0], k.ids, ids.index(&index)).i();
-        if !check(id, rows, &mut fault) {
+        if !check(id, k.ids, rows, &mut fault) {
             continue;
         }
         let at = ((index[0] * rows + id as i64) * dims[2] + index[2]) as usize;

@@ -137,7 +137,7 @@ impl Tensor {
             return Err(Error::op("one_hot", format!("ids are of an integer dtype, not {}", self.dtype())));
         }
         let last = u32::try_from(depth.saturating_sub(1)).ok();
-        let last = last.filter(|&last| super::scalar::int_range(self.dtype()).is_some_and(|r| i128::from(last) <= r.1));
+        let last = last.filter(|&last| self.dtype().int_range().is_some_and(|r| i128::from(last) <= r.1));
         if last.is_none() {
             return Err(Error::op("one_hot", format!("ids of {} do not reach a depth of {depth}", self.dtype())));
         }

@@ -45,16 +45,6 @@ impl<T: Element> TensorOrScalar for T {
     }
 }
 
-/// The least and the largest value of an integer dtype.
-pub(super) fn int_range(dtype: DType) -> Option<(i128, i128)> {
-    let bits = 8 * dtype.size_in_bytes() as u32;
-    match dtype {
-        DType::U8 | DType::U16 | DType::U32 | DType::U64 => Some((0, (1 << bits) - 1)),
-        DType::I8 | DType::I16 | DType::I32 | DType::I64 => Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1)),
-        _ => None,
-    }
-}
-
 /// A number as a whole one, rounded down, and whether that lost something. `None` for NaN. Infinities saturate.
 fn floor(value: Scalar) -> Option<(i128, bool)> {
     match value {
@@ -78,7 +68,7 @@ fn cannot_hold(op: &'static str, dtype: DType, value: Scalar) -> Error {
 /// # Errors
 /// The dtype is one of integers and the number is not whole, or out of its range.
 pub(super) fn exact(op: &'static str, dtype: DType, value: Scalar) -> Result<Scalar> {
-    let Some((low, high)) = int_range(dtype) else { return Ok(Scalar::F(value.to_f64())) };
+    let Some((low, high)) = dtype.int_range() else { return Ok(Scalar::F(value.to_f64())) };
     let number = floor(value).filter(|&(number, lost)| !lost && (low..=high).contains(&number));
     number.and_then(|(number, _)| whole(number)).ok_or_else(|| cannot_hold(op, dtype, value))
 }
@@ -98,7 +88,7 @@ pub(super) fn operand(op: BinaryOp, name: &'static str, dtype: DType, value: Sca
 
 /// The bound of `maximum` or `minimum` with a number; `None` where it changes no element.
 pub(super) fn bound(op: BinaryOp, name: &'static str, dtype: DType, value: Scalar) -> Result<Option<Scalar>> {
-    if let (Some((low, high)), Some((number, _))) = (int_range(dtype), floor(value)) {
+    if let (Some((low, high)), Some((number, _))) = (dtype.int_range(), floor(value)) {
         let idle = if op == BinaryOp::Maximum { number < low } else { number >= high };
         if idle {
             return Ok(None);
@@ -128,7 +118,7 @@ fn rounded(dtype: DType, value: f64) -> f64 {
 /// `x op value`, for x of an integer dtype made exact: x < 2.5 is x <= 2, and x < 300 holds for every U8.
 pub(super) fn against(op: CompareOp, dtype: DType, value: Scalar) -> Against {
     use CompareOp::*;
-    let Some((low, high)) = int_range(dtype) else {
+    let Some((low, high)) = dtype.int_range() else {
         return Against::Number(op, Scalar::F(rounded(dtype, value.to_f64())));
     };
     let Some((number, fraction)) = floor(value) else { return Against::Always(op == Ne) };
