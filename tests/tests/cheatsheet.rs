@@ -34,7 +34,17 @@ impl<T> Plain for &Probe<T> {
     }
 }
 
-include!(concat!(env!("OUT_DIR"), "/cheatsheet.rs"));
+#[allow(
+    clippy::all,
+    unused_variables,
+    unused_imports,
+    reason = "written for readers; a cell uses some of the values at hand"
+)]
+mod cells {
+    use super::{Computed, Plain, Probe};
+    use tallow::{D, DType, Device, IndexOp, Tensor, Var};
+    include!(concat!(env!("OUT_DIR"), "/cheatsheet.rs"));
+}
 
 /// The page and its tests cannot part: a table whose cells were not found would test nothing.
 #[test]
