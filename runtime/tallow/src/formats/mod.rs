@@ -6,10 +6,14 @@
 //! which byte.
 
 pub mod gguf;
+#[cfg(not(target_family = "wasm"))]
+mod replace;
 pub mod safetensors;
 pub mod source;
 
 pub use gguf::Gguf;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use replace::replace;
 pub use safetensors::SafeTensors;
 pub use source::Bytes;
 

@@ -1,4 +1,4 @@
-//! safetensors, Hugging Face's file format: reading, of one file and of sharded checkpoints.
+//! safetensors, Hugging Face's file format: reading, of one file and of sharded checkpoints, and writing.
 //!
 //! A file is eight bytes of header length, a JSON header {name: {dtype, shape, data_offsets}}, and the tensors' data
 //! without gaps. The `safetensors` crate serves the tests as the reference, but does not read headers here: it holds a
@@ -6,6 +6,8 @@
 //! overflow. Its rules are kept: 100 MB of header at most, and data that the tensors cover exactly.
 
 mod header;
+mod load;
+mod save;
 mod sharded;
 
 use std::path::Path;
@@ -13,6 +15,12 @@ use std::path::Path;
 use tallow_graph::{DType, Error, Result};
 
 pub use header::{StDtype, TensorInfo};
+pub use load::load_buffer;
+#[cfg(not(target_family = "wasm"))]
+pub use load::{MmapedSafetensors, load};
+#[cfg(not(target_family = "wasm"))]
+pub use save::save;
+pub use save::to_bytes_async;
 pub use sharded::Sharded;
 
 use super::{Bytes, quoted};

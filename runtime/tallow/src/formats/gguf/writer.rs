@@ -1,5 +1,4 @@
-//! Writing GGUF files, version 3. The file is complete under a temporary name before it takes its own, so that a
-//! reader never sees half of it, and one that has the old file mapped keeps it.
+//! Writing GGUF files, version 3.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -97,19 +96,7 @@ impl<'a> Writer<'a> {
     pub fn write(&self, path: impl AsRef<std::path::Path>) -> Result<()> {
         let path = path.as_ref();
         let (header, alignment) = self.header()?;
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => std::path::Path::new("."),
-        };
-        let put = || {
-            let file = temporary(folder)?;
-            let mut out = std::io::BufWriter::new(file);
-            self.put(&mut out, &header, alignment)?;
-            let file = out.into_inner().map_err(|e| e.into_error())?;
-            file.as_file().sync_all()?;
-            file.persist(path).map_err(|e| e.error)
-        };
-        put().map(|_| ()).map_err(|e| Error::io(path, e))
+        crate::formats::replace(path, |mut out| self.put(&mut out, &header, alignment))
     }
 
     fn put(&self, out: &mut impl Write, header: &[u8], alignment: u64) -> std::io::Result<()> {
@@ -207,16 +194,6 @@ fn unique<'n>(names: impl Iterator<Item = &'n String>, what: &str) -> Result<()>
         }
     }
     Ok(())
-}
-
-/// A new file with the permissions that a plain `File::create` gives (temporary files are for the owner only).
-#[cfg(not(target_family = "wasm"))]
-fn temporary(folder: &std::path::Path) -> std::io::Result<tempfile::NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".gguf-");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
 }
 
 fn pad(out: &mut impl Write, len: u64, alignment: u64) -> std::io::Result<()> {

@@ -53,6 +53,13 @@ impl StDtype {
         DTYPES.iter().position(|row| row.0 == name).map(|i| Self(i as u8))
     }
 
+    /// The type that a dtype is written as; quantized ones have none.
+    pub(super) fn of(dtype: DType) -> Option<Self> {
+        // The first that reads as this dtype, but for BOOL, which is not what U8 means.
+        let fits = |row: &(&str, u8, Option<DType>)| row.2 == Some(dtype) && row.0 != "BOOL";
+        DTYPES.iter().position(fits).map(|i| Self(i as u8))
+    }
+
     fn row(self) -> (&'static str, u8, Option<DType>) {
         DTYPES.get(usize::from(self.0)).copied().unwrap_or(("?", 8, None))
     }
