@@ -119,7 +119,7 @@ impl Tensor {
         Tensor::from_slice(&positions, (count, self.rank()), self.device())
     }
 
-    /// How often each of the numbers 0 to bins - 1 occurs among the elements (an integer dtype): U32 [bins]. Another number is
+    /// How often each of the numbers 0 to bins - 1 occurs among the elements (an integer dtype): U32 `[bins]`. Another number is
     /// an error at the next read.
     pub fn bincount(&self, bins: usize) -> Result<Tensor> {
         let ids = self.flatten_all()?;
@@ -127,7 +127,7 @@ impl Tensor {
         Tensor::zeros(bins, DType::U32, self.device())?.index_add(&ids, &ones, 0)
     }
 
-    /// How many elements lie in each of `bins` equal parts of min..=max: U32 [bins]. Elements outside, and NaN, are not
+    /// How many elements lie in each of `bins` equal parts of min..=max: U32 `[bins]`. Elements outside, and NaN, are not
     /// counted.
     pub fn histogram(&self, bins: usize, min: f64, max: f64) -> Result<Tensor> {
         let proper = bins > 0 && u32::try_from(bins).is_ok() && min.is_finite() && max.is_finite() && min < max;

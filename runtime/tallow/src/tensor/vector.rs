@@ -13,7 +13,7 @@ impl Tensor {
         self.reshape((1, n))?.matmul(&rhs.reshape((n, 1))?)?.reshape(())
     }
 
-    /// This matrix [m, k] times a vector [k]: [m].
+    /// This matrix `[m, k]` times a vector `[k]`: `[m]`.
     pub fn mv(&self, rhs: &Tensor) -> Result<Tensor> {
         let ((_, k), n) = (self.dims2()?, rhs.dims1()?);
         if k != n {
@@ -22,7 +22,7 @@ impl Tensor {
         self.matmul(&rhs.unsqueeze(1)?)?.squeeze(1)
     }
 
-    /// All products of two vectors' elements: [m] and [n] give [m, n].
+    /// All products of two vectors' elements: `[m]` and `[n]` give `[m, n]`.
     pub fn outer(&self, rhs: &Tensor) -> Result<Tensor> {
         let (m, n) = (self.dims1()?, rhs.dims1()?);
         self.reshape((m, 1))?.broadcast_mul(&rhs.reshape((1, n))?)
