@@ -158,3 +158,20 @@ fn wrong_parameters_are_refused() -> Result<()> {
     assert!(fft::istft(&z, None, None, &base).is_ok());
     Ok(())
 }
+
+#[test]
+fn hops_and_tables_past_what_can_be_counted_are_errors() -> tallow::Result<()> {
+    let z = tallow::Tensor::ones((3, 3, 2), tallow::DType::F32, &tallow::Device::Cpu)?;
+    for hop in [usize::MAX, usize::MAX / 2] {
+        let options = tallow::fft::Stft { hop_length: Some(hop), ..tallow::fft::Stft::new(4) };
+        let error = tallow::fft::istft(&z, None, None, &options).expect_err("too long").to_string();
+        assert!(error.starts_with("istft: 3 frames every"), "{error}");
+    }
+    let (dtype, device) = (tallow::DType::F32, &tallow::Device::Cpu);
+    assert!(tallow::fft::hann_window(usize::MAX, true, dtype, device).is_err());
+    assert!(tallow::fft::fftfreq(usize::MAX, 1.0, dtype, device).is_err());
+    // Nothing, in many rows.
+    let none = tallow::Tensor::zeros((0, usize::MAX, 2), dtype, device)?;
+    assert!(tallow::fft::irfft(&none, None, 1, tallow::fft::Norm::Backward).is_err());
+    Ok(())
+}

@@ -141,3 +141,14 @@ fn parts_are_replaced_without_changing_the_tensor() -> Result<()> {
     assert_eq!(x.to_vec2::<f32>()?[1], [4., 5., 6., 7.]);
     Ok(())
 }
+
+#[test]
+fn sizes_of_nothing_are_counted_without_overflow() -> tallow::Result<()> {
+    let (most, device) = (usize::MAX, &tallow::Device::Cpu);
+    let none = |dims: &[usize]| tallow::Tensor::zeros(dims, tallow::DType::F32, device);
+    assert_eq!(none(&[2, 2, 2, 0])?.repeat((most, most, 2, 1))?.elem_count(), 0);
+    assert_eq!(none(&[most, most, 0, 3])?.var((0, 1))?.elem_count(), 0);
+    assert_eq!(tallow::linalg::inverse(&none(&[most, most, 0, 3, 3])?)?.elem_count(), 0);
+    assert!(tallow::linalg::svd(&none(&[0, most, most])?).is_err());
+    Ok(())
+}

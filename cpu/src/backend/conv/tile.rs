@@ -252,7 +252,9 @@ impl<T: Num> Job<'_, T> {
         {
             return None;
         }
-        Some(self.tap(phase, 0) + (from / all) as i64 * self.planes.strides[0] + (from % all) as i64)
+        // Along the taps, a tap's place leaves out where the phase begins.
+        let start = if self.by_taps { self.start(phase, 2) } else { 0 };
+        Some(self.tap(phase, 0) + start + (from / all) as i64 * self.planes.strides[0] + (from % all) as i64)
     }
 
     /// Where a run of columns lies, without its tap. Along the taps: where its first column lies.

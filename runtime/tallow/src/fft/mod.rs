@@ -110,7 +110,7 @@ fn resized(x: &Tensor, n: usize) -> Result<Tensor> {
 /// All axes but the last `keep` as one.
 fn rows(x: &Tensor, keep: usize) -> Result<Tensor> {
     let lead = x.rank().saturating_sub(keep);
-    let count: usize = x.dims()[..lead].iter().product();
+    let count = Shape::new(&x.dims()[..lead]).elem_count();
     let shape: Shape = [count].into_iter().chain(x.dims()[lead..].iter().copied()).collect();
     x.reshape(shape)
 }
@@ -208,7 +208,7 @@ pub fn irfft<T: Dim>(x: &Tensor, n: Option<usize>, axis: T, norm: Norm) -> Resul
     let op = "irfft";
     let signal = signal_shape(op, x)?;
     let axis = axis.to_index(&signal, op)?;
-    let n = length(op, n.unwrap_or(2 * signal[axis].saturating_sub(1)))?;
+    let n = length(op, n.unwrap_or(signal[axis].saturating_sub(1).saturating_mul(2)))?;
     let last = signal.rank() - 1;
     // x[j] = Re sum over k <= n/2 of w[k] X[k] exp(2 pi i j k / n), w = 2 where k and n - k differ.
     let z = resized(&moved(&computed(op, x)?, axis, last + 1)?, n / 2 + 1)?;

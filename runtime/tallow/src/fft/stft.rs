@@ -206,6 +206,10 @@ pub fn istft(z: &Tensor, window: Option<&Tensor>, length: Option<usize>, options
         frames = frames.broadcast_mul(&window)?;
     }
     let pad = if options.center { n / 2 } else { 0 };
+    let whole = (count - 1).checked_mul(hop).and_then(|last| last.checked_add(n)?.checked_add(hop));
+    if whole.is_none_or(|whole| whole > i32::MAX as usize) {
+        return Err(Error::op(op, format!("{count} frames every {hop} samples are too many samples for one call")));
+    }
     let whole = (count - 1) * hop + n;
     let kept = length.unwrap_or(whole.saturating_sub(2 * pad));
     let part = |x: Tensor| x.narrow(1, pad, kept.min(whole - pad));

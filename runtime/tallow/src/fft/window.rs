@@ -1,6 +1,6 @@
 //! Windows that fade a frame out at its ends, and the frequencies of a spectrum. Computed in f64 on the host.
 
-use crate::{DType, Device, Element, Error, Result, Tensor};
+use crate::{DType, Device, Element, Error, Result, Shape, Tensor};
 
 /// offset - (1 - offset) cos(2 pi j / period)
 fn raised_cosine(
@@ -33,6 +33,9 @@ pub(super) fn values(
     fn of<T: Element>(values: impl Iterator<Item = f64>, shape: &[usize], device: &Device) -> Result<Tensor> {
         let values: Vec<T> = values.map(T::from_f64).collect();
         Tensor::from_slice(&values, shape, device)
+    }
+    if Shape::new(shape).elem_count() > i32::MAX as usize {
+        return Err(Error::op("fft", format!("{shape:?} is too long for a table")));
     }
     match dtype {
         DType::F64 => of::<f64>(values, shape, device),

@@ -52,7 +52,9 @@ fn matrix(op: &'static str, a: &Tensor) -> Result<(usize, usize)> {
         return Err(Error::op(op, message));
     }
     match a.dims() {
-        [.., rows, cols] => Ok((*rows, *cols)),
+        // A result holds at most three times the larger size squared.
+        &[.., rows, cols] if rows.max(cols).checked_pow(2).and_then(|n| n.checked_mul(4)).is_some() => Ok((rows, cols)),
+        [.., rows, cols] => Err(Error::op(op, format!("{rows} x {cols} is more than can be addressed"))),
         other => Err(Error::op(op, format!("takes matrices [..., rows, columns], not {other:?}"))),
     }
 }

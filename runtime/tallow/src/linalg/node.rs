@@ -36,7 +36,7 @@ impl HostOp {
     pub fn on_host(&self, operands: &[&Tensor], scalars: &[f64], size: usize) -> Result<Tensor> {
         let Some(first) = operands.first() else { return Err(Error::op(self.name, "there is no operand")) };
         let lead = &first.dims()[..first.rank() - 2];
-        let batch: usize = lead.iter().product();
+        let batch = Shape::new(lead).elem_count();
         let edges: Vec<Edge> = operands
             .iter()
             .map(|x| {

@@ -7,7 +7,7 @@ use tallow_graph::ops;
 
 impl Tensor {
     /// Slices along `axis` in the order of `ids` (a vector of integers). An id out of range is an error at the next read;
-    /// the largest value of the ids' dtype is a hole and gives zeros. Of a packed weight: its rows, in F32.
+    /// the largest value of the ids' dtype, where it is out of range, is a hole and gives zeros. Of a packed weight: its rows, in F32.
     pub fn index_select<T: Dim>(&self, ids: &Tensor, axis: T) -> Result<Tensor> {
         let axis = axis.to_index(self.shape(), "index_select")?;
         let count = ids.dims1()?;

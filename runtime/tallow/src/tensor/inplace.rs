@@ -64,6 +64,10 @@ impl Tensor {
     /// The tape of the whole value after `new` was written into what this tensor shows of it; `None` where it stays as it is.
     fn written(&self, version: &Version, new: &Input<'_>) -> Result<Option<Arc<TapeNode>>> {
         if !autograd::enabled() {
+            // Not an operation, but a variable's value is another one now.
+            if let Some(leaf) = version.tape.as_ref().filter(|tape| tape.is_leaf()) {
+                leaf.was_set();
+            }
             return Ok(None);
         }
         match (&version.tape, new.tape()) {

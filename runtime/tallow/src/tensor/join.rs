@@ -175,8 +175,8 @@ impl Tensor {
         for (axis, &times) in repeats.iter().enumerate().filter(|(_, times)| **times != 1) {
             // [before, axis, after] gains an axis that repeats; together the two are the longer axis.
             let dims = result.dims().to_vec();
-            let before: usize = dims[..axis].iter().product();
-            let after: usize = dims[axis + 1..].iter().product();
+            let before = Shape::new(&dims[..axis]).elem_count();
+            let after = Shape::new(&dims[axis + 1..]).elem_count();
             let mut grown = dims.clone();
             grown[axis] = dims[axis].saturating_mul(times);
             let copies =

@@ -120,7 +120,7 @@ impl Tensor {
     }
 
     /// How often each of the numbers 0 to bins - 1 occurs among the elements (an integer dtype): U32 `[bins]`. Another number is
-    /// an error at the next read.
+    /// an error at the next read, except the largest of the dtype: a hole, not counted.
     pub fn bincount(&self, bins: usize) -> Result<Tensor> {
         let ids = self.flatten_all()?;
         let ones = Tensor::ones((), DType::U32, self.device())?.broadcast_as(ids.shape())?;

@@ -10,11 +10,11 @@ impl Tensor {
             return Err(Error::op(op, message));
         }
         let x = self.wide()?;
-        let count: usize = axes.iter().map(|&a| self.dims()[a]).product();
+        let count: f64 = axes.iter().map(|&a| self.dims()[a] as f64).product();
         let squares = x.broadcast_sub(&x.mean_keepdim(axes)?)?.sqr()?;
         let sum = if keep { squares.sum_keepdim(axes)? } else { squares.sum(axes)? };
         // Of one element, 0 / 0; of none, the mean was NaN over nothing, and so is this.
-        let degrees = if count == 0 { f64::NAN } else { count as f64 - 1.0 };
+        let degrees = if count == 0.0 { f64::NAN } else { count - 1.0 };
         sum / degrees
     }
 

@@ -90,3 +90,21 @@ fn equal_elements_share_and_the_last_of_several_writes_counts() -> Result<()> {
     assert_eq!(grads.get(&y).expect("of y").to_vec1::<f64>()?, [0., 1., 1.]);
     Ok(())
 }
+
+#[test]
+fn running_products_have_second_derivatives_at_zeros() -> Result<()> {
+    // The sum of the running products of x: its second derivative by i and j is that of the products without both.
+    for values in [[2f64, 0., 3., 4.], [0., 2., 0., 3.], [1., 2., 3., 4.]] {
+        let x = Var::new(values, CPU)?;
+        let first = tallow::grad(&[&x.cumprod(0)?.sum_all()?], &[&x], true)?.remove(0);
+        for i in 0..4 {
+            let got = tallow::grad(&[&first.get(i)?], &[&x], false)?.remove(0).to_vec1::<f64>()?;
+            for (j, got) in got.into_iter().enumerate() {
+                let without = |k: usize| (0..=k).filter(|&l| l != i && l != j).map(|l| values[l]).product::<f64>();
+                let want = if i == j { 0. } else { (i.max(j)..4).map(without).sum::<f64>() };
+                assert_eq!(got, want, "{values:?} {i} {j}");
+            }
+        }
+    }
+    Ok(())
+}

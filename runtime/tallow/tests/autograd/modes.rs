@@ -96,3 +96,14 @@ fn a_variable_that_is_set_in_between_is_an_error() -> Result<()> {
     assert!(no_grad(|| checkpoint(|x: &[Tensor]| x[0].sqr(), &[&x])).is_ok_and(|y| !y.is_tracked()));
     Ok(())
 }
+
+#[test]
+fn a_checkpoint_notices_a_variable_that_was_written_without_recording() -> Result<()> {
+    let (x, w) = (Var::new([1f32, 2.], &Device::Cpu)?, Var::new([3f32, 4.], &Device::Cpu)?);
+    let weight = w.as_tensor().clone();
+    let y = checkpoint(move |x| &x[0] * &weight, &[&x])?;
+    no_grad(|| w.const_set(7.0))?;
+    let error = y.backward().expect_err("the block would compute with the new value").to_string();
+    assert!(error.contains("a variable was set"), "{error}");
+    Ok(())
+}

@@ -266,3 +266,13 @@ fn empty_batches_and_wrong_shapes() {
     let whole = |dims: &[usize]| Tensor::zeros(dims, DType::I32, &Device::Cpu).unwrap();
     assert!(error(whole(&[1, 4, 5]).conv1d(&whole(&[2, 4, 3]), 0, 1, 1, 1)).contains("floating-point"));
 }
+
+#[test]
+fn a_position_that_one_tap_reaches_reads_its_own_element() {
+    // A filter wider than the output, zeros between the elements: position 1 meets element 1 with tap 1 alone.
+    for (name, device) in devices() {
+        let x = Tensor::new([[[1f32, 10.]]], &device).unwrap();
+        let kernel = Tensor::new([[[1f32, 2., 3.]]], &device).unwrap();
+        assert_eq!(read(&x.conv_transpose1d(&kernel, 2, 1, 2, 1, 1).unwrap()), [13., 20.], "{name}");
+    }
+}

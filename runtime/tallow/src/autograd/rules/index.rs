@@ -96,6 +96,9 @@ pub(crate) fn scan(y: Tensor, name: &'static str, op: ScanOp, x: &Input<'_>, axi
                 ScanOp::Sum => sum_of_rest(&grad, axis),
                 ScanOp::Prod => {
                     let (x, y) = (saved.input(0)?, saved.output()?.reshape(shape)?);
+                    if saved.graph() {
+                        return of_products_by_pairs(&grad, &x, axis);
+                    }
                     of_products(&grad, &x, &y, axis)
                 }
                 ScanOp::Max | ScanOp::Min => {
@@ -109,6 +112,22 @@ pub(crate) fn scan(y: Tensor, name: &'static str, op: ScanOp, x: &Input<'_>, axi
             }
         })
     })
+}
+
+/// [`of_products`] in a form that can be differentiated again at zeros, where a quotient cannot: at i, the sum over k >= i of
+/// g_k times the running product without x_i, for all pairs of i and k.
+fn of_products_by_pairs(grad: &Tensor, x: &Tensor, axis: usize) -> Result<Tensor> {
+    let n = x.dims()[axis];
+    let outer = Shape::new(&x.dims()[..axis]).elem_count();
+    let inner = Shape::new(&x.dims()[axis + 1..]).elem_count();
+    let square = |a: &Tensor| a.reshape((outer, 1, n, inner))?.broadcast_as((outer, n, n, inner));
+    let place = Tensor::arange(0u32, n as u32, x.device())?;
+    let (i, k) = (place.reshape((n, 1, 1))?, place.reshape((1, n, 1))?);
+    let (x4, g4) = (square(x)?, square(grad)?);
+    let without = i.broadcast_eq(&k)?.broadcast_as(x4.shape())?.where_cond(&x4.ones_like()?, &x4)?.cumprod(2)?;
+    let products = (g4 * without)?;
+    let from = k.broadcast_ge(&i)?.broadcast_as(x4.shape())?;
+    from.where_cond(&products, &products.zeros_like()?)?.sum(2)?.reshape(x.shape())
 }
 
 /// The gradient of running products y of x: at i, the sum over k >= i of g_k y_k / x_i. At the first zero of a row, the

@@ -32,8 +32,8 @@ pub(crate) fn reduce(y: Tensor, op: RowOp, name: &'static str, x: &Input<'_>, ax
         RowOp::Mean => y.recorded(name, &[x], &[Keep::NOTHING], move |saved, grad| {
             saved.each(|_| {
                 let shape = saved.shape(0)?;
-                let count: usize = axes.iter().map(|&a| shape[a]).product();
-                stretched(&(grad / count as f64)?, &axes, shape)
+                let count: f64 = axes.iter().map(|&a| shape[a] as f64).product();
+                stretched(&(grad / count)?, &axes, shape)
             })
         }),
         RowOp::Max | RowOp::Min if first => y.recorded(name, &[x], &[Keep::input(0)], move |saved, grad| {
