@@ -1,4 +1,5 @@
-//! The real page: built by trunk, served on localhost, and driven in headless Chromium by tests/web/page.mjs.
+//! The real page: built by trunk, served on localhost, and driven in headless Chromium by tests/web/page.mjs; and the tensor
+//! library by itself in the browser (tests/browser), by tests/web/tensors.mjs.
 
 use std::process::Command;
 use std::time::Duration;
@@ -12,9 +13,36 @@ use crate::{model, process, tools};
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 pub fn run(context: &Context, report: &mut PartReport) {
-    if let Err(error) = page(context, report) {
-        report.fail(error);
+    for part in [tensors, page] {
+        if let Err(error) = part(context, report) {
+            report.fail(error);
+        }
     }
+}
+
+fn tensors(context: &Context, report: &mut PartReport) -> Result<(), String> {
+    tools::rust_target(context, WASM)?;
+    let bindgen = tools::wasm_bindgen(context)?;
+    let node = tools::node(context)?;
+    let chromium = tools::chromium(context)?;
+
+    let mut build = context.cargo(["build", "--package", "tallow-browser-tests", "--target", WASM, "--release"]);
+    // RUSTFLAGS would replace simd128.
+    process::run(build.env_remove("RUSTFLAGS"))?;
+    let module = context.target.join(WASM).join("release").join("tallow_browser_tests.wasm");
+    let site = context.target.join("browser-tests");
+    process::run(Command::new(bindgen).args(["--target", "web", "--out-dir"]).arg(&site).arg(&module))?;
+    let index = context.root.join("tests").join("browser").join("index.html");
+    std::fs::copy(&index, site.join("index.html"))
+        .map_err(|error| format!("{} cannot be copied: {error}", index.display()))?;
+
+    let mut drive = Command::new(node);
+    drive.arg(context.web_tests().join("tensors.mjs")).current_dir(context.web_tests());
+    drive.arg("--site").arg(&site).arg("--chromium").arg(chromium);
+    let mut tally = Tally::default();
+    let end = process::watch(&mut drive, LIMIT, |line| tally.line(line));
+    report.add("tensors", tally, end);
+    Ok(())
 }
 
 fn page(context: &Context, report: &mut PartReport) -> Result<(), String> {
