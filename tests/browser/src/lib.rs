@@ -55,9 +55,8 @@ async fn read(steps: u32, weight: &Var, x: &Tensor) -> Result<()> {
     for _ in 0..steps {
         let loss = x.matmul(weight)?.sqr()?.mean_all()?;
         let grads = loss.backward()?;
-        if let Some(grad) = grads.get(weight) {
-            weight.set(&(weight.as_detached_tensor() - (grad * 1e-3)?)?)?;
-        }
+        let grad = grads.get(weight).ok_or_else(|| tallow::Error::msg("the weight has no gradient"))?;
+        weight.set(&(weight.as_detached_tensor() - (grad * 1e-3)?)?)?;
         loss.to_vec_async::<f32>().await?;
     }
     Ok(())
@@ -86,9 +85,9 @@ pub async fn reads_each_time(device: String, steps: u32) -> std::result::Result<
     Ok(Measured { backend: device.info().backend.into(), warm, last: usage(&device) })
 }
 
-/// Some of the newer operations and their gradient, as numbers that every device must agree on.
+/// A loss of some of the newer operations, and its gradient: numbers that every device must agree on.
 async fn sample(device: &Device) -> Result<Vec<f32>> {
-    let image = Var::from_tensor(&Tensor::arange(0f32, 64., device)?.reshape((1, 1, 8, 8))?.affine(0.1, -3.0)?)?;
+    let image = Var::from_tensor(&Tensor::arange(0f32, 64., device)?.reshape((1, 1, 8, 8))?.sin()?)?;
     let kernel = Tensor::arange(0f32, 18., device)?.reshape((2, 1, 3, 3))?.affine(0.1, -0.8)?;
     let features = image.conv2d(&kernel, 1, 1, 1, 1)?.max_pool2d(2)?.gelu()?;
     let rows = features.reshape((4, 8))?;
@@ -97,10 +96,9 @@ async fn sample(device: &Device) -> Result<Vec<f32>> {
     let mixed = rows.cumsum(1)?.index_add(&ids, &sorted.narrow(0, 0, 3)?, 0)?.softmax_last_dim()?;
     let loss = (mixed.sqr()? * order.to_dtype(DType::F32)?)?.sum_all()?;
     let grads = loss.backward()?;
+    let grad = grads.get(&image).ok_or_else(|| tallow::Error::msg("the image has no gradient"))?;
     let mut values = loss.to_vec_async::<f32>().await?;
-    if let Some(grad) = grads.get(&image) {
-        values.extend(grad.to_vec_async::<f32>().await?);
-    }
+    values.extend(grad.to_vec_async::<f32>().await?);
     Ok(values)
 }
 

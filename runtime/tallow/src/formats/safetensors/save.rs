@@ -5,7 +5,7 @@ use crate::{Error, Result, Tensor, formats::quoted};
 use std::{collections::HashMap, hash::BuildHasher};
 
 /// The tensors in the order of their data (the widest types first, so that each is aligned, then by name), and the header.
-fn layout<'a, K: AsRef<str>, S: BuildHasher>(tensors: &'a HashMap<K, Tensor, S>) -> Result<(Vec<&'a Tensor>, Vec<u8>)> {
+fn layout<K: AsRef<str>, S: BuildHasher>(tensors: &HashMap<K, Tensor, S>) -> Result<(Vec<&Tensor>, Vec<u8>)> {
     let mut sorted: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_ref(), tensor)).collect();
     sorted.sort_by_key(|(name, tensor)| (std::cmp::Reverse(tensor.dtype().size_in_bytes()), *name));
     let mut header = serde_json::Map::new();
