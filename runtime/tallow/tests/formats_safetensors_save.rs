@@ -52,9 +52,9 @@ fn what_is_saved_is_loaded() -> Result<()> {
 fn what_cannot_be_saved_leaves_nothing_behind() -> Result<()> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("bad.safetensors");
-    let x = Tensor::new(&[1f32, 2.], &Device::Cpu)?;
+    let x = Tensor::new([1f32, 2.], &Device::Cpu)?;
     // An index out of range comes up at the read.
-    let bad = x.index_select(&Tensor::new(&[5u32], &Device::Cpu)?, 0)?;
+    let bad = x.index_select(&Tensor::new([5u32], &Device::Cpu)?, 0)?;
     let error = bad.save_safetensors("bad", &path).expect_err("the value cannot be computed");
     assert!(error.to_string().contains('5'), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
