@@ -459,9 +459,10 @@ impl Engine {
         let transfers = std::mem::take(&mut collected.transfers);
         collected.clear();
         planner.collected = collected;
-        drop(guard);
-        // Operands that nobody needs any more are freed outside the lock.
+        // Under the lock: a thread that waits for it would else find operands that are on their way out, and compute them.
+        // No node's end needs the lock.
         drop(garbage);
+        drop(guard);
         result.map(|()| transfers)
     }
 }
