@@ -294,7 +294,16 @@ fn a_read_only_cache_serves_what_it_has() {
         if root {
             command.uid(65534).gid(65534);
         }
-        said(command.spawn().unwrap())
+        // While another test starts a process, that one may hold the copy open for writing until it begins to run.
+        for _ in 0..200 {
+            match command.spawn() {
+                Err(busy) if busy.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+                started => return said(started.unwrap()),
+            }
+        }
+        panic!("the copied test program stays busy")
     };
     let close = |cache: &Path| {
         for path in
