@@ -23,7 +23,7 @@ mod reduce;
 mod row;
 mod scan;
 mod scatter;
-mod scratch;
+pub(crate) mod scratch;
 mod small_float;
 mod sort;
 mod step;

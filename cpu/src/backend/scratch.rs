@@ -14,7 +14,7 @@ thread_local! {
     static ARENAS: [Cell<Vec<Line>>; LEVELS] = const { [const { Cell::new(Vec::new()) }; LEVELS] };
 }
 
-const LEVELS: usize = 4;
+const LEVELS: usize = 5;
 /// For the registers of expressions.
 pub(crate) const REGISTERS: usize = 0;
 /// For a tile or a row that expressions then read.
@@ -24,6 +24,8 @@ pub(crate) const STEP: usize = 2;
 
 /// For a tile of an operand that had to be converted.
 pub(crate) const CONVERTED: usize = 3;
+/// For packed operands of a matrix product.
+pub(crate) const PACKED: usize = 4;
 
 /// More than this is given back to the system after use.
 const KEEP_LINES: usize = (64 << 20) / 64;

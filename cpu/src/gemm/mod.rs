@@ -1,0 +1,30 @@
+//! Matrix products of floats: packed panels, a micro-kernel an instruction set, and tiles that threads share.
+//!
+//! - [`simd`]: vectors of an instruction set ([`x86`], `neon`, `simd128`; plain arrays elsewhere);
+//! - [`micro`]: the micro-kernel over them; [`kernel`]: which ones an instruction set has;
+//! - [`pack`]: operands in the order that the micro-kernel reads, half types converted on the way;
+//! - [`tiles`]: a product cut into tiles, and its packed operands shared.
+//!
+//! Products are summed over the depth in an order that depends on its length alone: results are the same bits whatever
+//! the number of threads, and a value that is not finite reaches exactly the sums that it is part of.
+//!
+//! Others build on the parts: pack a left operand's rows and a right operand's columns by [`Kernel::pack`], or fill the
+//! panels themselves, then call [`Kernel::run`] for each pair of panels.
+
+mod kernel;
+mod micro;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod pack;
+mod simd;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod simd128;
+mod tiles;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub(crate) use kernel::{Element, Kernel, Stored};
+pub(crate) use tiles::{Cut, Product, Strip, Tile};
+
+#[cfg(test)]
+mod tests;
