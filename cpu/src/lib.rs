@@ -22,6 +22,7 @@ pub mod convert;
 mod gemm;
 pub mod isa;
 pub mod math;
+mod pages;
 pub mod pool;
 pub mod quant;
 pub mod rows;

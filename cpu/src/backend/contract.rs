@@ -1,12 +1,12 @@
 //! Products of one left operand with several right operands, each with its epilogue.
 //!
-//! The output is cut into tiles over all parts and batches, and tiles go to the threads. A tile's products are made in
-//! one place (`gemm`, dot products, or the quantized kernels), and its epilogue runs over them while they are in cache.
-//! The left operand is brought into rows once where it is converted, normalised or quantized.
+//! The output is cut into tiles over all parts and batches, and tiles go to the threads. A tile's products are made by
+//! the packed kernels ([`product`](super::product)), as dot products and sums of rows where there are few, or by the
+//! quantized kernels, and its epilogue runs over them while they are in cache. The left operand is brought into rows once
+//! where it is normalised or quantized, or of a type that the kernels do not read.
 
 use std::cell::Cell;
 
-use gemm::Parallelism;
 use smallvec::SmallVec;
 use tallow_graph::kernel::{Activations, ContractKernel, ContractPart, Layout, Operand, RowOp};
 use tallow_graph::{DType, Error, Expr, Inst, Result};
@@ -16,16 +16,18 @@ use super::exec::{slice, slice_mut};
 use super::expr::Block;
 use super::memory::Mem;
 use super::norm::normalise;
+use super::product::stored;
 use super::scratch::{self, FirstError};
 use super::step::StepRun;
 use super::walk::{Bound, Nest, Walker, Words, bind, block_size, elements};
+use crate::gemm::Stored;
 use crate::multiversion::fma;
 use crate::quant::{self, ActivationsQ8, TileMut};
 use crate::rows;
 
 /// Multiplications that are worth a thread's while.
 const GRAIN: usize = 64 << 10;
-/// Rows of the left operand up to which dot products beat `gemm`, which first packs the right operand.
+/// Rows of the left operand up to which dot products beat packing the right operand.
 const FEW: usize = 4;
 
 thread_local! {
@@ -46,10 +48,10 @@ pub(crate) struct Contract {
 }
 
 #[derive(Debug)]
-struct Part {
+pub(super) struct Part {
     epilogue: Block,
     /// Brings the right operand into the class, where it is not quantized.
-    right: Option<Block>,
+    pub right: Option<Block>,
 }
 
 /// The class that products of these are summed in; `None` where they do not go together.
@@ -107,26 +109,27 @@ pub(crate) fn compile(kernel: &ContractKernel) -> Result<Contract> {
 
 /// The left operand as the products read it.
 #[derive(Clone, Copy)]
-struct Left<'a> {
-    at: *const u8,
+pub(super) struct Left<'a> {
+    pub at: *const u8,
+    pub stored: Stored,
     /// Strides of the batch axes (of [`Job::batch`]), of a row and of k, in elements.
-    batch: &'a [i64],
-    row: i64,
-    k: i64,
+    pub batch: &'a [i64],
+    pub row: i64,
+    pub k: i64,
 }
 
 // SAFETY: an address that is only read while the step runs.
 unsafe impl Sync for Left<'_> {}
 
 /// One part's data.
-struct PartRun<'a> {
-    kernel: &'a ContractPart,
-    code: &'a Part,
-    n: usize,
+pub(super) struct PartRun<'a> {
+    pub kernel: &'a ContractPart,
+    pub code: &'a Part,
+    pub n: usize,
     /// The weight's bytes, and the row that it starts at, where it is quantized.
     weight: Mem,
     first_row: usize,
-    right: Bound<'a>,
+    pub right: Bound<'a>,
     /// Sizes of the epilogue's nest: batch, m, n.
     sizes: SmallVec<[i64; 4]>,
     operands: SmallVec<[Bound<'a>; 4]>,
@@ -134,7 +137,7 @@ struct PartRun<'a> {
     /// Rows, columns and batches of tiles, and the number of the first.
     tile_rows: usize,
     tile_cols: usize,
-    batches: usize,
+    pub batches: usize,
     rows: usize,
     first: usize,
 }
@@ -145,14 +148,17 @@ impl PartRun<'_> {
     }
 }
 
-struct Job<'a> {
-    step: &'a StepRun<'a>,
-    class: Class,
-    batch: &'a [i64],
-    m: usize,
-    k: usize,
+pub(super) struct Job<'a> {
+    pub step: &'a StepRun<'a>,
+    pub class: Class,
+    pub batch: &'a [i64],
+    pub m: usize,
+    pub k: usize,
+    /// Parts that are computed by tiles of their own.
     parts: SmallVec<[PartRun<'a>; 1]>,
     tiles: usize,
+    /// Parts for the packed kernels.
+    dense: SmallVec<[PartRun<'a>; 1]>,
 }
 
 /// Runs a contraction.
@@ -168,11 +174,14 @@ pub(crate) fn run(step: &StepRun<'_>, kernel: &ContractKernel, code: &Contract) 
     let left = bind(step.input(kernel.left.0)?, kernel.left.1, &left_sizes, left_words)?;
     let batches = elements(batch)?;
 
-    let mut job = Job { step, class: code.class, batch, m, k, parts: SmallVec::new(), tiles: 0 };
+    // Whether products find the left operand's rows in one piece.
+    let along = kernel.prologue.is_some() || !code.class.is_stored_as(kernel.left.1) || left.strides[axes + 1] == 1;
+    let (parts, dense) = (SmallVec::new(), SmallVec::new());
+    let mut job = Job { step, class: code.class, batch, m, k, parts, tiles: 0, dense };
     for (number, (part, code)) in kernel.parts.iter().zip(&code.parts).enumerate() {
-        job.add(number, part, code, batches, &mut words)?;
+        job.add(number, part, code, batches, along, &mut words)?;
     }
-    if job.tiles == 0 {
+    if job.tiles == 0 && job.dense.is_empty() {
         return Ok(());
     }
     let any = |f: &dyn Fn(&ContractPart) -> bool| kernel.parts.iter().any(f);
@@ -180,8 +189,9 @@ pub(crate) fn run(step: &StepRun<'_>, kernel: &ContractKernel, code: &Contract) 
     let native = code.class.is_stored_as(kernel.left.1) && left.aligned;
     let (row, along) = (left.strides[axes], left.strides[axes + 1]);
     let in_rows = (along == 1 || k == 1) && (row == k as i64 || m == 1) && batches == 1;
-    if native && kernel.prologue.is_none() && (!quantized || in_rows) {
-        let left = Left { at: left.at, batch: &left.strides[..axes], row, k: if k == 1 { 1 } else { along } };
+    let packed = if job.tiles == 0 { stored(code.class, kernel.left.1) } else { native.then_some(Stored::Own) };
+    if let (Some(stored), None, true) = (packed, &kernel.prologue, !quantized || in_rows) {
+        let left = Left { at: left.at, stored, batch: &left.strides[..axes], row, k: if k == 1 { 1 } else { along } };
         return job.run(kernel, &left);
     }
     // Brought into rows: converted, normalised, or only in order.
@@ -235,7 +245,7 @@ pub(crate) fn run(step: &StepRun<'_>, kernel: &ContractKernel, code: &Contract) 
             [_] => SmallVec::from_slice(&[(m * k) as i64]),
             _ => SmallVec::from_slice(&[batch[1] * (m * k) as i64, (m * k) as i64]),
         };
-        job.run(kernel, &Left { at: memory, batch: &strides, row: k as i64, k: 1 })
+        job.run(kernel, &Left { at: memory, stored: Stored::Own, batch: &strides, row: k as i64, k: 1 })
     })
 }
 
@@ -299,6 +309,7 @@ impl<'a> Job<'a> {
         kernel: &'a ContractPart,
         code: &'a Part,
         batches: usize,
+        along: bool,
         words: &mut Words<'a>,
     ) -> Result<()> {
         let (step, m, k) = (self.step, self.m, self.k);
@@ -337,7 +348,12 @@ impl<'a> Job<'a> {
         let (rows, batches) = if quantized { (batches * m, 1) } else { (m, batches) };
         let threads = step.pool.threads();
         let work = total.saturating_mul(k.max(1));
-        let (tile_rows, tile_cols) = if work <= GRAIN || total == 0 {
+        let dense = match self.class {
+            _ if quantized || k == 0 => false,
+            Class::F32 => m > FEW || !self.is_few(kernel.right.1, &right, along),
+            class => class == Class::F64,
+        };
+        let (tile_rows, tile_cols) = if work <= GRAIN || total == 0 || dense {
             (rows, n)
         } else if quantized {
             (rows, n.div_ceil(threads * 8).next_multiple_of(16).min((256 << 10) / rows.max(1)).max(16))
@@ -346,6 +362,7 @@ impl<'a> Job<'a> {
             let least = if right.strides[axes] == 1 { (GRAIN / 4 / k.max(1)).max(16) } else { 256 };
             (rows, n.div_ceil(threads * 4).clamp(least, 4096))
         } else {
+            // Of integers.
             let (mut a, mut b) = (rows.min(256), n.min(512));
             let tiles = |a: usize, b: usize| batches * rows.div_ceil(a) * n.div_ceil(b);
             while tiles(a, b) < 3 * threads && threads > 1 && a * b * k > 8 * GRAIN {
@@ -369,7 +386,9 @@ impl<'a> Job<'a> {
             rows,
             first: self.tiles,
         };
-        if total > 0 {
+        if total > 0 && dense {
+            self.dense.push(part);
+        } else if total > 0 {
             let (a, b) = part.tiles();
             self.tiles += a * b * part.batches;
             self.parts.push(part);
@@ -377,8 +396,24 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
+    /// Whether the kernels for few rows read this right operand.
+    fn is_few(&self, dtype: DType, right: &Bound<'_>, along: bool) -> bool {
+        let axes = self.batch.len();
+        let converted = !self.class.is_stored_as(dtype) || !right.aligned;
+        right.strides[axes + 1] == 1 || along && (converted || right.strides[axes] == 1)
+    }
+
     /// Runs all tiles.
     fn run(&self, kernel: &ContractKernel, left: &Left<'_>) -> Result<()> {
+        for part in &self.dense {
+            match self.class {
+                Class::F64 => self.dense::<f64>(part, left)?,
+                _ => self.dense::<f32>(part, left)?,
+            }
+        }
+        if self.tiles == 0 {
+            return Ok(());
+        }
         let q8 =
             kernel.activations == Activations::Q8 && self.parts.iter().any(|part| part.kernel.right.1.is_quantized());
         let mut acts = ACTS.take();
@@ -406,20 +441,32 @@ impl<'a> Job<'a> {
         let (i, j) = (tile % tall * part.tile_rows, tile / tall * part.tile_cols);
         let (rows, cols) = (part.tile_rows.min(part.rows - i), part.tile_cols.min(part.n - j));
         let place = Place { batch, i, j, rows, cols };
+        self.emit(part, &place, &|half, out, stride| {
+            self.products(part, &place, half * part.n, left, acts, out, stride)
+        })
+    }
+
+    /// A tile's results: `products` makes those of a half (of a pair; else of half 0) at an address with room for the tile,
+    /// whose rows are so many values apart; the epilogue brings them to the output.
+    pub(super) fn emit(
+        &self,
+        part: &PartRun<'_>,
+        &Place { batch, i, j, rows, cols }: &Place,
+        products: &dyn Fn(usize, *mut u8, usize) -> Result<()>,
+    ) -> Result<()> {
         let epilogue = &part.code.epilogue;
         let size = self.class.size();
         // Where this tile starts in the nest of the epilogue.
         let at = |row: usize| (batch * self.m + i + row) * part.n + j;
         if epilogue.is_acc && !part.kernel.paired && self.class.is_stored_as(epilogue.dtype) {
-            let out = part.output.at.wrapping_add(at(0) * size);
-            return self.products(part, &place, 0, left, acts, out, part.n);
+            return products(0, part.output.at.wrapping_add(at(0) * size), part.n);
         }
         let one = (rows * cols * size).next_multiple_of(64);
         let block = block_size(epilogue, cols);
         scratch::with(scratch::TILE, one * if part.kernel.paired { 2 } else { 1 }, |memory| {
-            self.products(part, &place, 0, left, acts, memory, cols)?;
+            products(0, memory, cols)?;
             if part.kernel.paired {
-                self.products(part, &place, part.n, left, acts, memory.wrapping_add(one), cols)?;
+                products(1, memory.wrapping_add(one), cols)?;
             }
             scratch::with(scratch::REGISTERS, Walker::scratch(epilogue, block), |registers| {
                 let nest = Nest {
@@ -497,7 +544,7 @@ impl<'a> Job<'a> {
             let offset = (from(part.right.strides) + j as i64 * by_n) * size;
             let b = Matrix { at: part.right.at.wrapping_offset(offset as isize), row: by_k, col: by_n };
             // SAFETY: `bind` checked both operands; the tile is this task's own.
-            unsafe { self.dense(a, b, out, stride, rows, cols) };
+            unsafe { self.few(a, b, out, stride, rows, cols) };
             return Ok(());
         }
         // Converted for the tile, in the order in which it lies.
@@ -526,13 +573,13 @@ impl<'a> Job<'a> {
             }
             let (row, col) = if transposed { (1, k as i64) } else { (cols as i64, 1) };
             // SAFETY: the scratch memory holds the tile of the right operand.
-            unsafe { self.dense(a, Matrix { at: memory, row, col }, out, stride, rows, cols) };
+            unsafe { self.few(a, Matrix { at: memory, row, col }, out, stride, rows, cols) };
             Ok(())
         })
     }
 
     /// The position in the batch axes.
-    fn batch_index(&self, batch: usize) -> [i64; 2] {
+    pub(super) fn batch_index(&self, batch: usize) -> [i64; 2] {
         match *self.batch {
             [_, inner] if inner > 0 => [batch as i64 / inner, batch as i64 % inner],
             _ => [batch as i64, 0],
@@ -544,7 +591,7 @@ impl<'a> Job<'a> {
     /// # Safety
     /// The matrices lie inside memory that nobody writes; `out` has `rows` rows of `cols` values, `stride` apart, that
     /// nobody else uses.
-    unsafe fn dense(&self, a: Matrix, b: Matrix, out: *mut u8, stride: usize, rows: usize, cols: usize) {
+    unsafe fn few(&self, a: Matrix, b: Matrix, out: *mut u8, stride: usize, rows: usize, cols: usize) {
         let k = self.k;
         match self.class {
             Class::F32 if rows <= FEW && a.col == 1 && b.row == 1 => {
@@ -587,10 +634,6 @@ impl<'a> Job<'a> {
                     }
                 }
             }
-            // SAFETY: the caller's.
-            Class::F32 => unsafe { multiply::<f32>(a, b, out, stride, rows, cols, k) },
-            // SAFETY: the caller's.
-            Class::F64 => unsafe { multiply::<f64>(a, b, out, stride, rows, cols, k) },
             class => with_class!(class, T => {
                 for i in 0..rows {
                     // SAFETY: the caller's.
@@ -631,12 +674,12 @@ fn add_rows_body<const FMA: bool>(x: [f32; TOGETHER], rows: [&[f32]; TOGETHER], 
 }
 
 /// A tile: batch, first row and column, rows and columns.
-struct Place {
-    batch: usize,
-    i: usize,
-    j: usize,
-    rows: usize,
-    cols: usize,
+pub(super) struct Place {
+    pub batch: usize,
+    pub i: usize,
+    pub j: usize,
+    pub rows: usize,
+    pub cols: usize,
 }
 
 /// An address and two strides, in elements.
@@ -650,36 +693,5 @@ struct Matrix {
 impl Matrix {
     fn offset(&self, i: usize, j: usize, size: usize) -> *const u8 {
         self.at.wrapping_offset((i as i64 * self.row + j as i64 * self.col) as isize * size as isize)
-    }
-}
-
-/// By the `gemm` crate, on this thread.
-///
-/// # Safety
-/// As [`Job::dense`]; `T` is f32 or f64.
-unsafe fn multiply<T: Num>(a: Matrix, b: Matrix, out: *mut u8, stride: usize, rows: usize, cols: usize, k: usize) {
-    // SAFETY: the caller's. `read_dst` is false, so the tile's old contents do not matter.
-    unsafe {
-        gemm::gemm::<T>(
-            rows,
-            cols,
-            k,
-            out.cast(),
-            1,
-            stride as isize,
-            false,
-            a.at.cast(),
-            a.col as isize,
-            a.row as isize,
-            b.at.cast(),
-            b.col as isize,
-            b.row as isize,
-            T::default(),
-            T::ONE,
-            false,
-            false,
-            false,
-            Parallelism::None,
-        );
     }
 }

@@ -45,6 +45,7 @@ pub(crate) fn with<R>(level: usize, bytes: usize, f: impl FnOnce(*mut u8) -> Res
                 bytes: bytes as u64,
                 hint: "A step needs working memory. Free tensors, or use a smaller batch",
             })?;
+            crate::pages::prefer_large(lines.as_mut_ptr().cast(), size * 64);
             lines.resize(size, Line([0; 64]));
         }
         let result = f(lines.as_mut_ptr().cast());

@@ -6,6 +6,9 @@
 
 use super::simd::Simd;
 
+/// Steps of the depth by which the right operand is asked for ahead of time.
+const AHEAD: usize = 8;
+
 /// `c[i, j] (+)= sum over l < depth of a[l, i] * b[l, j]` for `R` rows and `cols` columns.
 ///
 /// # Safety
@@ -35,14 +38,14 @@ pub(super) unsafe fn micro<S: Simd, const A: usize, const B: usize, const R: usi
         let mut left = depth;
         while left >= 4 {
             for _ in 0..4 {
-                step::<S, R, V>(&mut acc, a, b);
+                step::<S, B, R, V>(&mut acc, a, b);
                 a = a.add(A);
                 b = b.add(B);
             }
             left -= 4;
         }
         while left > 0 {
-            step::<S, R, V>(&mut acc, a, b);
+            step::<S, B, R, V>(&mut acc, a, b);
             a = a.add(A);
             b = b.add(B);
             left -= 1;
@@ -67,11 +70,17 @@ pub(super) unsafe fn micro<S: Simd, const A: usize, const B: usize, const R: usi
 /// # Safety
 /// As [`micro`].
 #[inline(always)]
-unsafe fn step<S: Simd, const R: usize, const V: usize>(acc: &mut [[S::V; V]; R], a: *const S::T, b: *const S::T) {
+unsafe fn step<S: Simd, const B: usize, const R: usize, const V: usize>(
+    acc: &mut [[S::V; V]; R],
+    a: *const S::T,
+    b: *const S::T,
+) {
     // SAFETY: the caller's.
     unsafe {
         let mut y = [S::zero(); V];
         for v in 0..V {
+            // The right operand's panel streams from the second cache.
+            S::prefetch(b.wrapping_add(AHEAD * B + v * S::LANES));
             y[v] = S::load(b.add(v * S::LANES));
         }
         for r in 0..R {

@@ -17,7 +17,7 @@ use super::kernel::Kernel;
 use crate::backend::scratch;
 
 /// Longest block of the depth: a panel of each operand over it stays in the first cache, or streams from the second.
-const DEPTH: usize = 256;
+const DEPTH: usize = 512;
 /// Rows and columns of a tile: its packed operands over a block stay in the second cache.
 const TILE: (usize, usize) = (112, 256);
 /// Rows and columns of a tile that packs for itself.
