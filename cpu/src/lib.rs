@@ -18,7 +18,6 @@ mod multiversion;
 
 mod backend;
 pub mod convert;
-#[allow(dead_code, unused_imports, reason = "the convolutions and products move over to it")]
 mod gemm;
 pub mod isa;
 pub mod math;

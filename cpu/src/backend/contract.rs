@@ -1,8 +1,7 @@
 //! Products of one left operand with several right operands, each with its epilogue.
 //!
 //! The output is cut into tiles over all parts and batches, and tiles go to the threads. A tile's products are made by
-//! the packed kernels ([`product`](super::product)), as dot products and sums of rows where there are few, or by the
-//! quantized kernels, and its epilogue runs over them while they are in cache. The left operand is brought into rows once
+//! the packed kernels ([`product`](super::product)), by those for few rows, or by the quantized ones, and its epilogue runs over them while they are in cache. The left operand is brought into rows once
 //! where it is normalised or quantized, or of a type that the kernels do not read.
 
 use std::cell::Cell;
@@ -20,15 +19,11 @@ use super::product::stored;
 use super::scratch::{self, FirstError};
 use super::step::StepRun;
 use super::walk::{Bound, Nest, Walker, Words, bind, block_size, elements};
-use crate::gemm::Stored;
-use crate::multiversion::fma;
+use crate::gemm::{Element, FEW, Few, Stored};
 use crate::quant::{self, ActivationsQ8, TileMut};
-use crate::rows;
 
 /// Multiplications that are worth a thread's while.
 const GRAIN: usize = 64 << 10;
-/// Rows of the left operand up to which dot products beat packing the right operand.
-const FEW: usize = 4;
 
 thread_local! {
     /// Quantized activations, whose memory the next step uses again.
@@ -350,8 +345,8 @@ impl<'a> Job<'a> {
         let work = total.saturating_mul(k.max(1));
         let dense = match self.class {
             _ if quantized || k == 0 => false,
-            Class::F32 => m > FEW || !self.is_few(kernel.right.1, &right, along),
-            class => class == Class::F64,
+            Class::F32 | Class::F64 => m > FEW || !self.is_few(kernel.right.1, &right, along),
+            _ => false,
         };
         let (tile_rows, tile_cols) = if work <= GRAIN || total == 0 || dense {
             (rows, n)
@@ -399,7 +394,7 @@ impl<'a> Job<'a> {
     /// Whether the kernels for few rows read this right operand.
     fn is_few(&self, dtype: DType, right: &Bound<'_>, along: bool) -> bool {
         let axes = self.batch.len();
-        let converted = !self.class.is_stored_as(dtype) || !right.aligned;
+        let converted = stored(self.class, dtype).is_none();
         right.strides[axes + 1] == 1 || along && (converted || right.strides[axes] == 1)
     }
 
@@ -540,11 +535,11 @@ impl<'a> Job<'a> {
         let left_at = left.at.wrapping_offset(((from(left.batch) + i as i64 * left.row) * size) as isize);
         let (by_k, by_n) = (part.right.strides[axes], part.right.strides[axes + 1]);
         let a = Matrix { at: left_at, row: left.row, col: left.k };
-        if self.class.is_stored_as(dtype) && part.right.aligned {
-            let offset = (from(part.right.strides) + j as i64 * by_n) * size;
+        if let Some(stored) = stored(self.class, dtype) {
+            let offset = (from(part.right.strides) + j as i64 * by_n) * dtype.size_in_bytes() as i64;
             let b = Matrix { at: part.right.at.wrapping_offset(offset as isize), row: by_k, col: by_n };
             // SAFETY: `bind` checked both operands; the tile is this task's own.
-            unsafe { self.few(a, b, out, stride, rows, cols) };
+            unsafe { self.few(a, (b, stored), part.n, out, stride, rows, cols) };
             return Ok(());
         }
         // Converted for the tile, in the order in which it lies.
@@ -572,8 +567,9 @@ impl<'a> Job<'a> {
                 unsafe { copy_out(&nest, from, inner, memory.wrapping_add(row * inner * element), element)? };
             }
             let (row, col) = if transposed { (1, k as i64) } else { (cols as i64, 1) };
+            let b = (Matrix { at: memory, row, col }, Stored::Own);
             // SAFETY: the scratch memory holds the tile of the right operand.
-            unsafe { self.few(a, Matrix { at: memory, row, col }, out, stride, rows, cols) };
+            unsafe { self.few(a, b, part.n, out, stride, rows, cols) };
             Ok(())
         })
     }
@@ -586,54 +582,28 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// `out` = a (`rows x k`) by b (`k x cols`).
+    /// `out` = a (`rows x k`) by b (`k x cols`, of `n` columns in all).
     ///
     /// # Safety
     /// The matrices lie inside memory that nobody writes; `out` has `rows` rows of `cols` values, `stride` apart, that
-    /// nobody else uses.
-    unsafe fn few(&self, a: Matrix, b: Matrix, out: *mut u8, stride: usize, rows: usize, cols: usize) {
+    /// nobody else uses. Of floats there are at most [`FEW`] rows, and `is_few` holds.
+    #[allow(clippy::too_many_arguments, reason = "a product's operands")]
+    unsafe fn few(
+        &self,
+        a: Matrix,
+        (b, stored): (Matrix, Stored),
+        n: usize,
+        out: *mut u8,
+        stride: usize,
+        rows: usize,
+        cols: usize,
+    ) {
         let k = self.k;
         match self.class {
-            Class::F32 if rows <= FEW && a.col == 1 && b.row == 1 => {
-                for j in 0..cols {
-                    // SAFETY: the caller's.
-                    unsafe {
-                        let column: &[f32] = slice(b.offset(0, j, 4), k);
-                        for i in 0..rows {
-                            let value = rows::reduce::dot(self.step.isa, slice(a.offset(i, 0, 4), k), column);
-                            out.cast::<f32>().add(i * stride + j).write(value);
-                        }
-                    }
-                }
-            }
-            Class::F32 if rows <= FEW && b.col == 1 => {
-                for i in 0..rows {
-                    // SAFETY: the caller's.
-                    let y: &mut [f32] = unsafe { slice_mut(out.wrapping_add(i * stride * 4), cols) };
-                    y.fill(0.0);
-                }
-                let isa = self.step.isa;
-                for l in (0..k).step_by(TOGETHER) {
-                    for i in 0..rows {
-                        // SAFETY: the caller's.
-                        unsafe {
-                            let y = slice_mut(out.wrapping_add(i * stride * 4), cols);
-                            let x = |l: usize| a.offset(i, l, 4).cast::<f32>().read();
-                            let row = |l: usize| slice::<f32>(b.offset(l, 0, 4), cols);
-                            if l + TOGETHER <= k {
-                                add_rows(
-                                    isa,
-                                    std::array::from_fn(|d| x(l + d)),
-                                    std::array::from_fn(|d| row(l + d)),
-                                    y,
-                                );
-                            } else {
-                                (l..k).for_each(|l| rows::reduce::axpy(isa, x(l), row(l), y));
-                            }
-                        }
-                    }
-                }
-            }
+            // SAFETY: the caller's.
+            Class::F32 => unsafe { self.few_floats::<f32>(a, (b, stored), n, out, stride, rows, cols) },
+            // SAFETY: the caller's.
+            Class::F64 => unsafe { self.few_floats::<f64>(a, (b, stored), n, out, stride, rows, cols) },
             class => with_class!(class, T => {
                 for i in 0..rows {
                     // SAFETY: the caller's.
@@ -651,25 +621,35 @@ impl<'a> Job<'a> {
             }),
         }
     }
-}
 
-/// Rows of a right operand stored as [k, n] that are added together: sums are read and written once for all.
-const TOGETHER: usize = 8;
-
-multiversion! {
-    /// y[j] += sum over d of x[d] * rows[d][j]; the rows are as long as y.
-    fn add_rows(x: [f32; TOGETHER], rows: [&[f32]; TOGETHER], y: &mut [f32]) = add_rows_body;
-}
-
-#[inline(always)]
-fn add_rows_body<const FMA: bool>(x: [f32; TOGETHER], rows: [&[f32]; TOGETHER], y: &mut [f32]) {
-    let rows = rows.map(|row| &row[..y.len()]);
-    for j in 0..y.len() {
-        let mut sum = y[j];
-        for d in 0..TOGETHER {
-            sum = fma::<FMA>(x[d], rows[d][j], sum);
-        }
-        y[j] = sum;
+    /// # Safety
+    /// As [`Job::few`].
+    #[allow(clippy::too_many_arguments, reason = "a product's operands")]
+    unsafe fn few_floats<T: Element>(
+        &self,
+        a: Matrix,
+        (b, stored): (Matrix, Stored),
+        n: usize,
+        out: *mut u8,
+        stride: usize,
+        rows: usize,
+        cols: usize,
+    ) {
+        // By columns where they are dot products; where rows lie in one piece too, by the longer way.
+        let by_columns = b.row == 1 && a.col == 1 && (b.col != 1 || self.k >= n);
+        let few = Few {
+            depth: self.k,
+            cols,
+            left: a.at.cast::<T>(),
+            row: a.row as isize,
+            along: a.col as isize,
+            right: b.at,
+            step: if by_columns { b.col } else { b.row } as isize,
+            out: out.cast(),
+            stride,
+        };
+        // SAFETY: the caller's.
+        unsafe { T::kernel(self.step.isa).few(stored, rows, by_columns, few) };
     }
 }
 

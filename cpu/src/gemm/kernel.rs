@@ -9,6 +9,7 @@
 
 use half::{bf16, f16};
 
+use super::few::{FEW, Few, by_columns, by_rows};
 use super::micro::micro;
 use super::pack::pack;
 use super::simd::{Simd, Source};
@@ -20,6 +21,15 @@ use crate::isa::Level;
 type Micro<T> = unsafe fn(usize, *const T, *const T, *mut T, usize, usize, bool);
 /// See [`pack`].
 type Pack<T> = unsafe fn(usize, usize, usize, *const u8, isize, isize, *mut T);
+
+/// See [`few`](super::few): by columns and by rows, for each number of rows from 1 on.
+type FewRows<T> = [[unsafe fn(Few<T>); FEW]; 2];
+
+/// What is compiled for each way that a right operand is stored.
+struct Reading<T> {
+    pack: Pack<T>,
+    few: FewRows<T>,
+}
 
 /// How an operand's elements are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,9 +65,9 @@ pub(crate) struct Kernel<T: 'static> {
     lanes: usize,
     /// For each number of rows from 1 on, for each number of vectors from 1 on.
     micro: &'static [Micro<T>],
-    own: Pack<T>,
+    own: Reading<T>,
     /// From f16 and bf16.
-    halves: Option<[Pack<T>; 2]>,
+    halves: Option<[Reading<T>; 2]>,
 }
 
 impl<T> Kernel<T> {
@@ -108,19 +118,35 @@ impl<T> Kernel<T> {
         by_width: isize,
         to: *mut T,
     ) {
-        let pack = match (stored, self.halves) {
+        // SAFETY: the caller's; the kernels of this set are only handed out with its `Isa`.
+        unsafe { (self.of(stored).pack)(depth, width, step, from, by_depth, by_width, to) }
+    }
+
+    /// Products of `rows` rows (at most [`FEW`]; none: nothing) by a right operand in elements of `stored`, whose columns
+    /// (`by_columns`; the left operand's rows must too) or rows lie in one piece.
+    ///
+    /// # Safety
+    /// The operands are readable; the output has room, and nobody else uses it. `stored` is `Own` unless `T` is f32.
+    #[inline]
+    pub unsafe fn few(&self, stored: Stored, rows: usize, by_columns: bool, few: Few<T>) {
+        if let Some(run) = self.of(stored).few[usize::from(!by_columns)].get(rows.wrapping_sub(1)) {
+            // SAFETY: the caller's; the kernels of this set are only handed out with its `Isa`.
+            unsafe { run(few) }
+        }
+    }
+
+    fn of(&self, stored: Stored) -> &Reading<T> {
+        match (stored, &self.halves) {
             (Stored::F16, Some([f16, _])) => f16,
             (Stored::BF16, Some([_, bf16])) => bf16,
-            _ => self.own,
-        };
-        // SAFETY: the caller's; the kernels of this set are only handed out with its `Isa`.
-        unsafe { pack(depth, width, step, from, by_depth, by_width, to) }
+            _ => &self.own,
+        }
     }
 }
 
 /// Entry points that are compiled for an instruction set.
 macro_rules! entries {
-    ($micro:ident, $pack:ident $(, $feature:literal)?) => {
+    ($micro:ident, $pack:ident, $columns:ident, $rows:ident $(, $feature:literal)?) => {
         #[allow(clippy::too_many_arguments, reason = "a kernel's operands")]
         $(#[target_feature(enable = $feature)])?
         unsafe fn $micro<S: Simd, const A: usize, const B: usize, const R: usize, const V: usize>(
@@ -150,12 +176,24 @@ macro_rules! entries {
             // SAFETY: the caller's.
             unsafe { pack::<S, F>(depth, width, step, from, by_depth, by_width, to) }
         }
+
+        $(#[target_feature(enable = $feature)])?
+        unsafe fn $columns<S: Simd, F: Source<S>, const R: usize>(few: Few<S::T>) {
+            // SAFETY: the caller's.
+            unsafe { by_columns::<S, F, R>(few) }
+        }
+
+        $(#[target_feature(enable = $feature)])?
+        unsafe fn $rows<S: Simd, F: Source<S>, const R: usize>(few: Few<S::T>) {
+            // SAFETY: the caller's.
+            unsafe { by_rows::<S, F, R>(few) }
+        }
     };
 }
 
 /// A static [`Kernel`].
 macro_rules! kernel {
-    ($name:ident: $t:ty, $s:ty, $micro:ident, $pack:ident, $a:literal x $b:literal,
+    ($name:ident: $t:ty, $s:ty, [$micro:ident $($from:ident)*], $a:literal x $b:literal,
      rows $most:literal: [$($r:literal)*], vectors $v:tt $(, $half:tt)?) => {
         static $name: Kernel<$t> = Kernel {
             rows: $most,
@@ -163,8 +201,8 @@ macro_rules! kernel {
             cols: $b,
             lanes: <$s as Simd>::LANES,
             micro: kernel!(@table $micro, $s, $a, $b, $v, [$($r)*]),
-            own: $pack::<$s, $t>,
-            halves: kernel!(@halves $pack, $s $(, $half)?),
+            own: kernel!(@from $($from)*, $s, $t),
+            halves: kernel!(@halves [$($from)*], $s $(, $half)?),
         };
     };
     (@table $micro:ident, $s:ty, $a:literal, $b:literal, 2, [$($r:literal)*]) => {
@@ -173,27 +211,44 @@ macro_rules! kernel {
     (@table $micro:ident, $s:ty, $a:literal, $b:literal, 3, [$($r:literal)*]) => {
         &[$($micro::<$s, $a, $b, $r, 1>, $micro::<$s, $a, $b, $r, 2>, $micro::<$s, $a, $b, $r, 3>),*]
     };
-    (@halves $pack:ident, $s:ty, halves) => { Some([$pack::<$s, f16>, $pack::<$s, bf16>]) };
-    (@halves $pack:ident, $s:ty) => { None };
+    (@halves [$($from:ident)*], $s:ty, halves) => {
+        Some([kernel!(@from $($from)*, $s, f16), kernel!(@from $($from)*, $s, bf16)])
+    };
+    (@halves [$($from:ident)*], $s:ty) => { None };
+    (@from $pack:ident $columns:ident $rows:ident, $s:ty, $f:ty) => {
+        Reading {
+            pack: $pack::<$s, $f>,
+            few: [
+                [$columns::<$s, $f, 1>, $columns::<$s, $f, 2>, $columns::<$s, $f, 3>, $columns::<$s, $f, 4>],
+                [$rows::<$s, $f, 1>, $rows::<$s, $f, 2>, $rows::<$s, $f, 3>, $rows::<$s, $f, 4>],
+            ],
+        }
+    };
 }
 
-entries!(micro_plain, pack_plain);
+entries!(micro_plain, pack_plain, columns_plain, rows_plain);
 
 #[cfg(target_arch = "x86_64")]
 mod sets {
     use super::*;
     pub(super) use crate::gemm::x86::*;
 
-    entries!(micro_avx2, pack_avx2, "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt");
-    entries!(micro_avx512, pack_avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt");
-    kernel!(AVX512: f32, Avx512, micro_avx512, pack_avx512, 16 x 32,
+    entries!(micro_avx2, pack_avx2, columns_avx2, rows_avx2, "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt");
+    entries!(
+        micro_avx512,
+        pack_avx512,
+        columns_avx512,
+        rows_avx512,
+        "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"
+    );
+    kernel!(AVX512: f32, Avx512, [micro_avx512 pack_avx512 columns_avx512 rows_avx512], 16 x 32,
         rows 14: [1 2 3 4 5 6 7 8 9 10 11 12 13 14], vectors 2, halves);
-    kernel!(AVX512_F64: f64, Avx512F64, micro_avx512, pack_avx512, 16 x 16,
+    kernel!(AVX512_F64: f64, Avx512F64, [micro_avx512 pack_avx512 columns_avx512 rows_avx512], 16 x 16,
         rows 14: [1 2 3 4 5 6 7 8 9 10 11 12 13 14], vectors 2);
-    kernel!(AVX2: f32, Avx2, micro_avx2, pack_avx2, 8 x 16, rows 6: [1 2 3 4 5 6], vectors 2, halves);
-    kernel!(AVX2_F64: f64, Avx2F64, micro_avx2, pack_avx2, 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2);
-    kernel!(PLAIN: f32, Sse, micro_plain, pack_plain, 4 x 8, rows 4: [1 2 3 4], vectors 2, halves);
-    kernel!(PLAIN_F64: f64, Sse64, micro_plain, pack_plain, 4 x 4, rows 4: [1 2 3 4], vectors 2);
+    kernel!(AVX2: f32, Avx2, [micro_avx2 pack_avx2 columns_avx2 rows_avx2], 8 x 16, rows 6: [1 2 3 4 5 6], vectors 2, halves);
+    kernel!(AVX2_F64: f64, Avx2F64, [micro_avx2 pack_avx2 columns_avx2 rows_avx2], 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2);
+    kernel!(PLAIN: f32, Sse, [micro_plain pack_plain columns_plain rows_plain], 4 x 8, rows 4: [1 2 3 4], vectors 2, halves);
+    kernel!(PLAIN_F64: f64, Sse64, [micro_plain pack_plain columns_plain rows_plain], 4 x 4, rows 4: [1 2 3 4], vectors 2);
 
     pub(super) fn f32(isa: Isa) -> &'static Kernel<f32> {
         match isa.level() {
@@ -216,8 +271,8 @@ mod sets {
     use super::*;
     use crate::gemm::neon::*;
 
-    kernel!(NEON: f32, Neon, micro_plain, pack_plain, 8 x 12, rows 8: [1 2 3 4 5 6 7 8], vectors 3, halves);
-    kernel!(NEON_F64: f64, NeonF64, micro_plain, pack_plain, 8 x 6, rows 8: [1 2 3 4 5 6 7 8], vectors 3);
+    kernel!(NEON: f32, Neon, [micro_plain pack_plain columns_plain rows_plain], 8 x 12, rows 8: [1 2 3 4 5 6 7 8], vectors 3, halves);
+    kernel!(NEON_F64: f64, NeonF64, [micro_plain pack_plain columns_plain rows_plain], 8 x 6, rows 8: [1 2 3 4 5 6 7 8], vectors 3);
 
     pub(super) fn f32(_: Isa) -> &'static Kernel<f32> {
         &NEON
@@ -239,11 +294,11 @@ mod sets {
     #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
     type VectorsF64 = Array<f64>;
 
-    kernel!(PLAIN: f32, Vectors, micro_plain, pack_plain, 4 x 8, rows 4: [1 2 3 4], vectors 2, halves);
+    kernel!(PLAIN: f32, Vectors, [micro_plain pack_plain columns_plain rows_plain], 4 x 8, rows 4: [1 2 3 4], vectors 2, halves);
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-    kernel!(PLAIN_F64: f64, VectorsF64, micro_plain, pack_plain, 4 x 4, rows 4: [1 2 3 4], vectors 2);
+    kernel!(PLAIN_F64: f64, VectorsF64, [micro_plain pack_plain columns_plain rows_plain], 4 x 4, rows 4: [1 2 3 4], vectors 2);
     #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
-    kernel!(PLAIN_F64: f64, VectorsF64, micro_plain, pack_plain, 4 x 8, rows 4: [1 2 3 4], vectors 2);
+    kernel!(PLAIN_F64: f64, VectorsF64, [micro_plain pack_plain columns_plain rows_plain], 4 x 8, rows 4: [1 2 3 4], vectors 2);
 
     pub(super) fn f32(_: Isa) -> &'static Kernel<f32> {
         &PLAIN

@@ -3,6 +3,7 @@
 //! - [`simd`]: vectors of an instruction set ([`x86`], `neon`, `simd128`; plain arrays elsewhere);
 //! - [`micro`]: the micro-kernel over them; [`kernel`]: which ones an instruction set has;
 //! - [`pack`]: operands in the order that the micro-kernel reads, half types converted on the way;
+//! - [`few`]: products of a few rows, which read the right operand as it lies;
 //! - [`tiles`]: a product cut into tiles, and its packed operands shared.
 //!
 //! Products are summed over the depth in an order that depends on its length alone: results are the same bits whatever
@@ -11,6 +12,7 @@
 //! Others build on the parts: pack a left operand's rows and a right operand's columns by [`Kernel::pack`], or fill the
 //! panels themselves, then call [`Kernel::run`] for each pair of panels.
 
+mod few;
 mod kernel;
 mod micro;
 #[cfg(target_arch = "aarch64")]
@@ -23,8 +25,9 @@ mod tiles;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub(crate) use few::{FEW, Few};
 pub(crate) use kernel::{Element, Kernel, Stored};
-pub(crate) use tiles::{Cut, Product, Strip, Tile};
+pub(crate) use tiles::{Cut, Product, Strip};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use super::simd::{halves, own, vectors};
 
 vectors! {
     /// NEON, f32.
-    Neon, f32, float32x4_t, 4, vdupq_n_f32(0.0), vld1q_f32, vst1q_f32, vdupq_n_f32, vaddq_f32,
+    Neon, f32, float32x4_t, 4 of 32, vdupq_n_f32(0.0), vld1q_f32, vst1q_f32, vdupq_n_f32, vaddq_f32,
     |a, b, c| vfmaq_f32(c, a, b),
     #[inline(always)]
     unsafe fn transpose(block: &mut [float32x4_t]) {
@@ -25,7 +25,7 @@ vectors! {
 }
 vectors! {
     /// NEON, f64.
-    NeonF64, f64, float64x2_t, 2, vdupq_n_f64(0.0), vld1q_f64, vst1q_f64, vdupq_n_f64, vaddq_f64,
+    NeonF64, f64, float64x2_t, 2 of 32, vdupq_n_f64(0.0), vld1q_f64, vst1q_f64, vdupq_n_f64, vaddq_f64,
     |a, b, c| vfmaq_f64(c, a, b)
 }
 own!(Neon, NeonF64);

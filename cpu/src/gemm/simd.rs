@@ -3,15 +3,19 @@
 //! The functions are unsafe because they run instructions of their set: whoever calls them is compiled for it and has an
 //! [`Isa`](crate::Isa) as the proof that the processor has it. All are inlined into their callers.
 
+use std::ops::Add;
+
 /// Vectors of one element type on one instruction set.
 ///
 /// # Safety
 /// Each function asks that the processor has the instruction set. Loads and stores ask for as many elements at their
 /// address as they touch: `LANES`, or `n` at most `LANES`.
 pub(crate) trait Simd: Copy + 'static {
-    type T: Copy + Default + Send + Sync + 'static;
+    type T: Copy + Default + Add<Output = Self::T> + Send + Sync + 'static;
     type V: Copy;
     const LANES: usize;
+    /// Whether there are 32 registers, not 16.
+    const MANY: bool;
     unsafe fn zero() -> Self::V;
     unsafe fn load(at: *const Self::T) -> Self::V;
     unsafe fn store(at: *mut Self::T, v: Self::V);
@@ -39,6 +43,21 @@ pub(crate) trait Simd: Copy + 'static {
             Self::store(lanes.as_mut_ptr(), v);
             std::ptr::copy_nonoverlapping(lanes.as_ptr(), at, n.min(Self::LANES));
         }
+    }
+    /// The sum of the lanes, halving each time.
+    #[inline(always)]
+    unsafe fn sum(v: Self::V) -> Self::T {
+        let mut lanes = [Self::T::default(); MAX_LANES];
+        // SAFETY: `lanes` has room for a vector.
+        unsafe { Self::store(lanes.as_mut_ptr(), v) };
+        let mut n = Self::LANES;
+        while n > 1 {
+            n /= 2;
+            for i in 0..n {
+                lanes[i] = lanes[i] + lanes[i + n];
+            }
+        }
+        lanes[0]
     }
     /// Lane j of vector i becomes lane i of vector j, of a block of `LANES` vectors at `block`.
     #[inline(always)]
@@ -101,7 +120,7 @@ pub(crate) trait Source<S: Simd>: Copy {
 /// Implements [`Simd`] from the names of intrinsics.
 macro_rules! vectors {
     (
-        $(#[$meta:meta])* $name:ident, $t:ty, $v:ty, $lanes:literal,
+        $(#[$meta:meta])* $name:ident, $t:ty, $v:ty, $lanes:literal of $registers:literal,
         $zero:expr, $load:expr, $store:expr, $splat:expr, $add:expr, $fma:expr $(, $($more:tt)*)?
     ) => {
         $(#[$meta])*
@@ -111,6 +130,7 @@ macro_rules! vectors {
             type T = $t;
             type V = $v;
             const LANES: usize = $lanes;
+            const MANY: bool = $registers == 32;
             #[inline(always)]
             unsafe fn zero() -> $v {
                 // SAFETY: the caller's, here and below.
@@ -157,6 +177,7 @@ macro_rules! array {
             type T = $t;
             type V = [$t; 4];
             const LANES: usize = 4;
+            const MANY: bool = false;
             #[inline(always)]
             unsafe fn zero() -> [$t; 4] {
                 [0.0; 4]

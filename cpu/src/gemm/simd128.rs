@@ -6,7 +6,7 @@ use super::simd::{halves, own, vectors};
 
 vectors! {
     /// simd128, f32.
-    Simd128, f32, v128, 4, f32x4_splat(0.0), v128_load, v128_store, f32x4_splat, f32x4_add,
+    Simd128, f32, v128, 4 of 16, f32x4_splat(0.0), v128_load, v128_store, f32x4_splat, f32x4_add,
     |a, b, c| f32x4_add(f32x4_mul(a, b), c),
     #[inline(always)]
     unsafe fn transpose(block: &mut [v128]) {
@@ -19,7 +19,7 @@ vectors! {
 }
 vectors! {
     /// simd128, f64.
-    Simd128F64, f64, v128, 2, f64x2_splat(0.0), v128_load, v128_store, f64x2_splat, f64x2_add,
+    Simd128F64, f64, v128, 2 of 16, f64x2_splat(0.0), v128_load, v128_store, f64x2_splat, f64x2_add,
     |a, b, c| f64x2_add(f64x2_mul(a, b), c)
 }
 own!(Simd128, Simd128F64);

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{Cut, Element, Product, Stored, Strip};
+use super::{Cut, Element, FEW, Few, Product, Stored, Strip};
 use crate::{Isa, Pool};
 
 /// A stream of numbers in [-1, 1), by Marsaglia's xorshift.
@@ -236,4 +236,54 @@ fn a_product_too_large_to_share_packs_tile_by_tile() {
     let got = f64::from(product::<f32>(Isa::best(), 2, false, &a, &b, 1)[0]);
     let want: f64 = a.values.iter().zip(&b.values).map(|(a, b)| a * b).sum();
     assert!((got - want).abs() < 1.0, "{got} {want}");
+}
+
+#[test]
+fn a_few_rows_by_columns_and_by_rows() {
+    let mut noise = Noise(81);
+    for isa in Isa::supported() {
+        let kernel = <f32 as Element>::kernel(isa);
+        for m in 1..=FEW {
+            for (k, n) in [(1, 1), (3, 5), (15, 16), (16, 17), (17, 33), (33, 7), (64, 100), (67, 130), (259, 31)] {
+                for order in [Order::Columns, Order::Rows] {
+                    for stored in [Stored::Own, Stored::F16, Stored::BF16] {
+                        let a = matrix(&mut noise, m, k, Order::Rows, Stored::Own, false);
+                        let x: Vec<f32> = a.values.iter().map(|&x| x as f32).collect();
+                        let b = matrix(&mut noise, k, n, order, stored, false);
+                        let by_columns = matches!(order, Order::Columns);
+                        let stride = n + 3;
+                        let run = |cols: std::ops::Range<usize>, out: &mut [f32]| {
+                            let across = if by_columns { k } else { 1 };
+                            let few = Few {
+                                depth: k,
+                                cols: cols.len(),
+                                left: x.as_ptr(),
+                                row: k as isize,
+                                along: 1,
+                                right: b.bytes.as_ptr().wrapping_add(cols.start * across * stored.size::<f32>()),
+                                step: if by_columns { k } else { n } as isize,
+                                out: out.as_mut_ptr().wrapping_add(cols.start),
+                                stride,
+                            };
+                            // SAFETY: inside the matrices and the output.
+                            unsafe { kernel.few(stored, m, by_columns, few) };
+                        };
+                        let (mut whole, mut parts) = (vec![7.0; m * stride], vec![7.0; m * stride]);
+                        run(0..n, &mut whole);
+                        let half = n / 3;
+                        run(0..half, &mut parts);
+                        run(half..n, &mut parts);
+                        let what = format!("{isa:?} {m} x {k} x {n} {order:?} {stored:?}");
+                        assert!(whole == parts, "{what}");
+                        assert!(
+                            (0..m).all(|i| whole[i * stride + n..(i + 1) * stride].iter().all(|&x| x == 7.0)),
+                            "{what}"
+                        );
+                        let got: Vec<f64> = (0..m * n).map(|at| f64::from(whole[at / n * stride + at % n])).collect();
+                        assert!(error(&got, &a, &b, m) < 1e-6, "{what}: {}", error(&got, &a, &b, m));
+                    }
+                }
+            }
+        }
+    }
 }

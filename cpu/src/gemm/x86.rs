@@ -6,7 +6,7 @@ use super::simd::{halves, own, vectors};
 
 vectors! {
     /// SSE2, f32.
-    Sse, f32, __m128, 4, _mm_setzero_ps(), _mm_loadu_ps, _mm_storeu_ps, _mm_set1_ps, _mm_add_ps,
+    Sse, f32, __m128, 4 of 16, _mm_setzero_ps(), _mm_loadu_ps, _mm_storeu_ps, _mm_set1_ps, _mm_add_ps,
     |a, b, c| _mm_add_ps(_mm_mul_ps(a, b), c),
     #[inline(always)]
     unsafe fn transpose(block: &mut [__m128]) {
@@ -17,12 +17,12 @@ vectors! {
 }
 vectors! {
     /// SSE2, f64.
-    Sse64, f64, __m128d, 2, _mm_setzero_pd(), _mm_loadu_pd, _mm_storeu_pd, _mm_set1_pd, _mm_add_pd,
+    Sse64, f64, __m128d, 2 of 16, _mm_setzero_pd(), _mm_loadu_pd, _mm_storeu_pd, _mm_set1_pd, _mm_add_pd,
     |a, b, c| _mm_add_pd(_mm_mul_pd(a, b), c)
 }
 vectors! {
     /// AVX2, f32.
-    Avx2, f32, __m256, 8, _mm256_setzero_ps(), _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_add_ps,
+    Avx2, f32, __m256, 8 of 16, _mm256_setzero_ps(), _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_add_ps,
     _mm256_fmadd_ps,
     #[inline(always)]
     unsafe fn transpose(block: &mut [__m256]) {
@@ -38,7 +38,7 @@ vectors! {
 }
 vectors! {
     /// AVX2, f64.
-    Avx2F64, f64, __m256d, 4, _mm256_setzero_pd(), _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd,
+    Avx2F64, f64, __m256d, 4 of 16, _mm256_setzero_pd(), _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd,
     _mm256_fmadd_pd,
     #[inline(always)]
     unsafe fn prefetch(at: *const f64) {
@@ -55,7 +55,7 @@ fn mask(n: usize) -> u16 {
 
 vectors! {
     /// AVX-512, f32.
-    Avx512, f32, __m512, 16, _mm512_setzero_ps(), _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_add_ps,
+    Avx512, f32, __m512, 16 of 32, _mm512_setzero_ps(), _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_add_ps,
     _mm512_fmadd_ps,
     #[inline(always)]
     unsafe fn load_some(at: *const f32, n: usize) -> __m512 {
@@ -81,7 +81,7 @@ vectors! {
 }
 vectors! {
     /// AVX-512, f64.
-    Avx512F64, f64, __m512d, 8, _mm512_setzero_pd(), _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_add_pd,
+    Avx512F64, f64, __m512d, 8 of 32, _mm512_setzero_pd(), _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_add_pd,
     _mm512_fmadd_pd,
     #[inline(always)]
     unsafe fn load_some(at: *const f64, n: usize) -> __m512d {
