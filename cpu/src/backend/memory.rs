@@ -4,7 +4,7 @@
 //! Blocks are handed out with undefined contents, as the contract says; they are zeroed once, when they come from the
 //! system, so that reading them is never undefined behaviour in Rust.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, dealloc};
 use std::any::Any;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tallow_graph::{Buffer, DeviceBuffer, Error, HostBytes, Result};
+
+use crate::pages::prefer_large;
 
 /// Alignment of every block: a cache line, and the widest vector.
 const ALIGN: usize = 64;
@@ -52,7 +54,11 @@ impl Block {
     fn new(size: usize) -> Option<Self> {
         let layout = Self::layout(size)?;
         // SAFETY: the layout's size is not 0.
-        let at = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let at = NonNull::new(unsafe { alloc(layout) })?;
+        // Before the first touch. (`alloc_zeroed` touches memory of such an alignment at once.)
+        prefer_large(at.as_ptr(), size);
+        // SAFETY: the block's own bytes.
+        unsafe { at.as_ptr().write_bytes(0, size) };
         Some(Self { at, size })
     }
 }
