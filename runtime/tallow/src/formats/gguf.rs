@@ -23,7 +23,7 @@ pub use types::{GgmlType, ValueType};
 pub use value::{Array, OwnedValue, Strings, Value, Values};
 pub use writer::Writer;
 
-use super::{Bytes, quoted};
+use super::{Bytes, in_file, quoted};
 
 /// The format's name in errors.
 const FORMAT: &str = "GGUF";
@@ -65,10 +65,7 @@ impl Gguf {
     /// [`Error::Io`] where the file cannot be opened, [`Error::Format`] where it is no sound GGUF file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        Self::parse(Bytes::open(path)?).map_err(|error| match error {
-            Error::Format { format, message } => Error::format(format, format!("{}: {message}", path.display())),
-            other => other,
-        })
+        Self::parse(Bytes::open(path)?).map_err(|error| in_file(path, error))
     }
 
     /// Checks the header of a whole file in memory.

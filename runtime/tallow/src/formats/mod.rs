@@ -6,16 +6,33 @@
 //! which byte.
 
 pub mod gguf;
-#[cfg(not(target_family = "wasm"))]
+pub mod npy;
 mod replace;
 pub mod safetensors;
 pub mod source;
 
+use crate::Error;
+use std::{fmt::Display, path::Path};
+
 pub use gguf::Gguf;
+pub(crate) use replace::Failed;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use replace::replace;
 pub use safetensors::SafeTensors;
 pub use source::Bytes;
+
+/// Puts the path in front of a format error.
+pub(crate) fn in_file(path: &Path, error: Error) -> Error {
+    inside(path.display(), error)
+}
+
+/// Puts a place (a file, a part of it) in front of a format error.
+pub(crate) fn inside(place: impl Display, error: Error) -> Error {
+    match error {
+        Error::Format { format, message } => Error::format(format, format!("{place}: {message}")),
+        other => other,
+    }
+}
 
 /// A name from a file, fit for an error message: escaped, and cut where it is long.
 pub(crate) fn quoted(name: &str) -> String {

@@ -23,7 +23,7 @@ pub use save::save;
 pub use save::to_bytes_async;
 pub use sharded::Sharded;
 
-use super::{Bytes, quoted};
+use super::{Bytes, in_file, quoted};
 use header::Header;
 
 /// The format's name in errors.
@@ -106,13 +106,5 @@ impl SafeTensors {
             Error::format(FORMAT, text)
         })?;
         Ok((dtype, info.dims().to_vec(), self.file.slice(info.range())?))
-    }
-}
-
-/// Puts the path in front of a format error.
-fn in_file(path: &Path, error: Error) -> Error {
-    match error {
-        Error::Format { format, message } => Error::format(format, format!("{}: {message}", path.display())),
-        other => other,
     }
 }

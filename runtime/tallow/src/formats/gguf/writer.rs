@@ -96,7 +96,7 @@ impl<'a> Writer<'a> {
     pub fn write(&self, path: impl AsRef<std::path::Path>) -> Result<()> {
         let path = path.as_ref();
         let (header, alignment) = self.header()?;
-        crate::formats::replace(path, |mut out| self.put(&mut out, &header, alignment))
+        crate::formats::replace(path, |out| Ok(self.put(out, &header, alignment)?))
     }
 
     fn put(&self, out: &mut impl Write, header: &[u8], alignment: u64) -> std::io::Result<()> {

@@ -64,25 +64,15 @@ pub fn save<K: AsRef<str>, S: BuildHasher>(
     tensors: &HashMap<K, Tensor, S>,
     path: impl AsRef<std::path::Path>,
 ) -> Result<()> {
+    use std::io::Write;
     let (tensors, header) = layout(tensors)?;
-    let mut failed = None;
-    let written = crate::formats::replace(path.as_ref(), |out| {
+    crate::formats::replace(path.as_ref(), |out| {
         out.write_all(&header)?;
         for tensor in tensors {
-            match crate::block_on(tensor.to_bytes_async()) {
-                Ok(bytes) => out.write_all(&bytes)?,
-                Err(error) => {
-                    failed = Some(error);
-                    return Err(std::io::ErrorKind::Other.into());
-                }
-            }
+            out.write_all(&crate::block_on(tensor.to_bytes_async())?)?;
         }
         Ok(())
-    });
-    match failed {
-        Some(error) => Err(error),
-        None => written,
-    }
+    })
 }
 
 #[cfg(not(target_family = "wasm"))]
