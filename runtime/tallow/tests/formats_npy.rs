@@ -318,3 +318,80 @@ fn what_numpy_has_not_is_not_written() -> Result<()> {
     assert!(matches!(missing, tallow::Error::Io { .. }), "{missing:?}");
     Ok(())
 }
+
+/// Files that NumPy 2.4 saved, byte for byte.
+#[test]
+fn files_that_numpy_saved() -> Result<()> {
+    let fortran = load(include_bytes!("npy_fixtures/fortran.npy"))?;
+    assert_eq!(fortran.to_vec2::<f32>()?, [[0., 1., 2.], [3., 4., 5.]]);
+    assert_eq!(fortran.t()?.to_vec2::<f32>()?[2], [2., 5.]);
+    assert_eq!(load(include_bytes!("npy_fixtures/big.npy"))?.to_vec1::<i32>()?, [0, 1, 2]);
+    assert_eq!(load(include_bytes!("npy_fixtures/bool.npy"))?.to_vec1::<u8>()?, [1, 0]);
+    let scalar = include_bytes!("npy_fixtures/scalar.npy");
+    assert_eq!(load(scalar)?.to_vec0::<f64>()?, 2.5);
+    let empty = include_bytes!("npy_fixtures/empty.npy");
+    assert_eq!((load(empty)?.dims(), load(empty)?.dtype()), (&[0, 3][..], DType::F16));
+    // What NumPy saved, saved again, is what NumPy saved.
+    for bytes in [&scalar[..], empty] {
+        assert_eq!(tallow::block_on(npy::to_bytes_async(&load(bytes)?))?, bytes);
+    }
+    // And one that candle wrote.
+    let read = read(include_bytes!("npy_fixtures/candle.npz"))?;
+    assert_eq!(read.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["x", "x_plus_one"]);
+    assert_eq!(read[0].1.to_vec1::<i64>()?, (0..10).collect::<Vec<_>>());
+    assert_eq!(read[1].1.to_vec1::<i64>()?, (1..11).collect::<Vec<_>>());
+    Ok(())
+}
+
+#[test]
+fn archives_in_memory() -> Result<()> {
+    let all = tensors()?;
+    let bytes = tallow::block_on(npy::npz_to_bytes_async(&all))?;
+    let file = NpzTensors::parse(bytes.clone().into())?;
+    for (name, want) in &all {
+        same(&file.get(name)?.expect("the array"), want)?;
+    }
+    let folder = folder();
+    let path = folder.path().join("x.npz");
+    Tensor::write_npz(&all, &path)?;
+    assert_eq!(std::fs::read(&path).expect("the file"), bytes);
+    Ok(())
+}
+
+/// Two entries of one name, two arrays of one name, and an entry whose bytes belong to two.
+#[test]
+fn ambiguous_archives_are_refused() -> Result<()> {
+    let array = numpy("{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }", &[4, 5]);
+    let two = |first: &str, second: &str| {
+        let mut out = std::io::Cursor::new(Vec::new());
+        let mut archive = zip::ZipWriter::new(&mut out);
+        let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+        for name in [first, second] {
+            archive.start_file(name, options).expect("an entry");
+            archive.write_all(&array).expect("data");
+        }
+        archive.finish().expect("the end");
+        out.into_inner()
+    };
+    let sound = two("a.npy", "b.npy");
+    assert_eq!(read(&sound)?.len(), 2);
+    // A folder's entry is no array.
+    assert_eq!(read(&archive("folder/", &[], zip::CompressionMethod::Stored))?.len(), 0);
+    let says = |bytes: &[u8], why: &str| {
+        let text = read(bytes).expect_err(why).to_string();
+        assert!(text.contains(why), "{text} does not say {why:?}");
+    };
+    says(&two("a", "a.npy"), "two arrays named \"a\"");
+    // b.npy renamed to a.npy, wherever its name stands.
+    let mut twice = sound.clone();
+    while let Some(at) = twice.windows(5).position(|w| w == b"b.npy") {
+        twice[at] = b'a';
+    }
+    says(&twice, "one name");
+    // The second entry of the directory points to where the first one lies.
+    let mut shared = sound.clone();
+    let second = shared.windows(4).rposition(|w| w == b"PK\x01\x02").expect("the directory");
+    shared[second + 42..second + 46].copy_from_slice(&[0; 4]);
+    says(&shared, "belong to several entries");
+    Ok(())
+}

@@ -48,7 +48,10 @@ impl Header {
     pub(super) fn read(from: &mut impl Read) -> Result<Self> {
         let mut magic = [0; 6];
         let got = fill(from, &mut magic)?;
-        if got != magic.len() || &magic != MAGIC {
+        if got != magic.len() {
+            return Err(bad(format!("this is no npy file, or one truncated after {got} bytes")));
+        }
+        if &magic != MAGIC {
             return Err(bad("this is no npy file: it does not begin with \\x93NUMPY"));
         }
         let [major, minor] = exactly(from)?;
