@@ -102,7 +102,8 @@ fn t_rsqrt(x: f32) -> f32 {
 fn t_sigmoid(x: f32) -> f32 {
     // Past 88 the exponential would overflow, and what WGSL makes of an infinity is open.
     let value = 1.0 / (1.0 + t_exp(min(-x, 88.0)));
-    return select(value, x, t_is_nan(x));
+    // Below -88 it is smaller than every normal number.
+    return select(select(value, 0.0, x < -88.0), x, t_is_nan(x));
 }
 fn t_silu(x: f32) -> f32 {
     // -inf * 0 is NaN, as the formula has it.

@@ -4,8 +4,8 @@ use super::reduce::{max_body, sum_body};
 use crate::math::scalar::exp;
 
 multiversion! {
-    /// x_i becomes e^(x_i - max) / sum. A row of negative infinities (everything masked) becomes zeros; a NaN or a
-    /// positive infinity makes the row NaN.
+    /// x_i becomes e^(x_i - max) / sum. A row of negative infinities alone, a NaN or a positive infinity makes the
+    /// row NaN, as the formula has it. (Attention gives zeros where everything is masked.)
     pub fn softmax(x: &mut [f32]) = softmax_body;
     /// x_i becomes x_i - max - ln(sum of e^(x - max)).
     pub fn log_softmax(x: &mut [f32]) = log_softmax_body;
@@ -15,7 +15,7 @@ multiversion! {
 fn softmax_body<const FMA: bool>(x: &mut [f32]) {
     let top = max_body::<FMA>(x);
     if top == f32::NEG_INFINITY {
-        x.fill(0.0);
+        x.fill(f32::NAN);
         return;
     }
     for x in x.iter_mut() {
@@ -85,7 +85,7 @@ mod tests {
             }
             let mut masked = [f32::NEG_INFINITY; 40];
             softmax(isa, &mut masked);
-            assert_eq!(masked, [0.0; 40]);
+            assert!(masked.iter().all(|v| v.is_nan()));
             let mut lost = [0.0, f32::NAN, 1.0];
             softmax(isa, &mut lost);
             assert!(lost.iter().all(|v| v.is_nan()));

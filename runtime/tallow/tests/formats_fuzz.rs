@@ -1,4 +1,4 @@
-//! Ten thousand damaged headers of each format: no panic, and never more memory than eight times the file and 1 MiB,
+//! Ten thousand damaged headers of each format (and damaged npz archives): no panic, and never more memory than eight times the file and 1 MiB,
 //! by an allocator that counts. A binary of its own, so that nothing else is counted; one test at a time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -319,4 +319,62 @@ fn dense_safetensors_headers_stay_within_the_bound() {
         assert!(used <= allowed(file.len()), "{used} bytes for a file of {}", file.len());
         println!("{:.2} x", used as f64 / file.len() as f64);
     }
+}
+
+/// Loads an npy file; whether that worked.
+fn read_npy(bytes: &[u8]) -> bool {
+    let Ok(x) = tallow::npy::load_buffer(bytes, &tallow::Device::Cpu) else { return false };
+    assert!(x.elem_count() * x.dtype().size_in_bytes() <= bytes.len());
+    true
+}
+
+/// Loads each array of an npz file; whether that worked.
+fn read_npz(file: &Bytes) -> bool {
+    let Ok(archive) = tallow::npy::NpzTensors::parse(file.clone()) else { return false };
+    archive.names().iter().fold(true, |sound, name| {
+        let described = archive.get_shape_and_dtype(name);
+        match archive.get(name) {
+            Ok(found) => {
+                let found = found.expect("the archive names it");
+                assert_eq!(described.expect("it was read"), (found.shape().clone(), found.dtype()));
+                sound
+            }
+            Err(error) => {
+                assert!(error.to_string().len() < 2000);
+                false
+            }
+        }
+    })
+}
+
+#[test]
+fn damaged_npy_and_npz_files_neither_panic_nor_take_memory() -> tallow::Result<()> {
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let cpu = &tallow::Device::Cpu;
+    let arrays = [
+        ("matrix", tallow::Tensor::arange(0f32, 12., cpu)?.reshape((3, 4))?),
+        ("empty", tallow::Tensor::zeros((0, 2), DType::I64, cpu)?),
+        ("scalar", tallow::Tensor::new(1u8, cpu)?),
+    ];
+    let npy = tallow::block_on(tallow::npy::to_bytes_async(&arrays[0].1))?;
+    let stored = tallow::block_on(tallow::npy::npz_to_bytes_async(&arrays))?;
+    let deflated = include_bytes!("npy_fixtures/deflated.npz").to_vec();
+    // What is done once is not counted.
+    assert!(read_npy(&npy) && read_npz(&stored.clone().into()) && read_npz(&deflated.clone().into()));
+    let mut rng = Rng(4);
+    let (mut sound, mut worst) = ([0; 2], 0);
+    for round in 0..10_000 {
+        let damaged = damage(&mut rng, &npy, 128);
+        let used = peak(|| sound[0] += usize::from(read_npy(&damaged)));
+        assert!(used <= allowed(damaged.len()), "round {round}: {used} bytes for a file of {}", damaged.len());
+        worst = worst.max(used);
+        let base = if round % 2 == 0 { &stored } else { &deflated };
+        let damaged = Bytes::from(damage(&mut rng, base, base.len()));
+        let used = peak(|| sound[1] += usize::from(read_npz(&damaged)));
+        assert!(used <= allowed(damaged.len()), "round {round}: {used} bytes for an archive of {}", damaged.len());
+        worst = worst.max(used);
+    }
+    assert!(sound.iter().all(|n| (1..5000).contains(n)), "{sound:?} of 10000 damaged files were accepted");
+    println!("{sound:?} accepted, at most {worst} bytes");
+    Ok(())
 }

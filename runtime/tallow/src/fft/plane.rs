@@ -48,9 +48,11 @@ pub fn ifftshift<T: Dims>(x: &Tensor, axes: T) -> Result<Tensor> {
 
 /// Each axis, starting from the position that `first` gives for its size.
 fn turned(x: &Tensor, axes: Vec<usize>, first: fn(usize) -> usize) -> Result<Tensor> {
-    axes.into_iter().try_fold(x.clone(), |x, axis| {
+    let shifted = axes.into_iter().try_fold(x.clone(), |x, axis| {
         let n = x.dim(axis)?;
         let first = first(n);
         Tensor::cat(&[x.narrow(axis, first, n - first)?, x.narrow(axis, 0, first)?], axis)
-    })
+    })?;
+    // Of no axes, nothing moved.
+    shifted.apart_from(x, "fftshift")
 }

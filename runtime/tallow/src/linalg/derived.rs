@@ -49,7 +49,7 @@ pub fn matrix_power(a: &Tensor, exponent: i32) -> Result<Tensor> {
         }
     }
     match power {
-        Some(power) => Ok(power),
+        Some(power) => power.apart_from(a, "matrix_power"),
         None => masks::identity(n, a)?.broadcast_as(a.shape()),
     }
 }

@@ -84,6 +84,22 @@ fn check_rank(op: &'static str, shape: &Shape) -> Result<()> {
     Ok(())
 }
 
+/// How many steps there are from `start` to before `end`; `None` where that is no number. Exact for integers, of which the
+/// largest have no f64.
+fn steps(start: Scalar, end: Scalar, step: Scalar) -> Option<u64> {
+    let whole = |scalar| match scalar {
+        Scalar::I(v) => Some(i128::from(v)),
+        Scalar::U(v) => Some(i128::from(v)),
+        Scalar::F(_) => None,
+    };
+    if let (Some(start), Some(end), Some(step)) = (whole(start), whole(end), whole(step)) {
+        let (far, step) = if step < 0 { (start - end, -step) } else { (end - start, step) };
+        return u64::try_from((far.max(0) + step - 1).checked_div(step)?).ok();
+    }
+    let count = ((end.to_f64() - start.to_f64()) / step.to_f64()).ceil();
+    (step.to_f64() != 0.0 && count.is_finite()).then_some(count.max(0.0) as u64)
+}
+
 impl Tensor {
     /// A tensor from a number, a slice, or nested arrays.
     pub fn new<A: NdArray>(array: A, device: &Device) -> Result<Self> {
@@ -160,13 +176,12 @@ impl Tensor {
 
     /// start, start + step, ... before end (below it for a positive step, above it for a negative one).
     pub fn arange_step<T: Element>(start: T, end: T, step: T, device: &Device) -> Result<Self> {
-        let (from, to, by) = (start.to_f64(), end.to_f64(), step.to_f64());
-        let count = ((to - from) / by).ceil();
-        if by == 0.0 || !count.is_finite() || count > u32::MAX.into() {
-            return Err(Error::op("arange_step", format!("{from} to {to} in steps of {by} is no range")));
-        }
-        let [start, step] = [start, step].map(Scalar::from_element);
-        let node = ops::arange(device.engine(), count.max(0.0) as usize, T::DTYPE, start, step)?;
+        let [start, end, step] = [start, end, step].map(Scalar::from_element);
+        let count = steps(start, end, step).filter(|&count| count <= u32::MAX.into()).ok_or_else(|| {
+            let [from, to, by] = [start, end, step].map(Scalar::to_f64);
+            Error::op("arange_step", format!("{from} to {to} in steps of {by} is no range"))
+        })?;
+        let node = ops::arange(device.engine(), count as usize, T::DTYPE, start, step)?;
         Ok(Self::from_node(node, device))
     }
 

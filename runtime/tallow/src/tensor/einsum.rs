@@ -216,7 +216,9 @@ impl Tensor {
             terms.push(joined);
         }
         let last = terms.pop().ok_or_else(|| fail(equation, "there are no operands"))?;
-        last.sum(|l| wanted.contains(&l))?.ordered(&wanted)
+        let result = last.sum(|l| wanted.contains(&l))?.ordered(&wanted)?;
+        // Another order or a diagonal of one operand is a view of it so far.
+        operands.iter().try_fold(result, |result, operand| result.apart_from(operand.as_ref(), "einsum"))
     }
 }
 

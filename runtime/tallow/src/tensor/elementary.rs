@@ -82,7 +82,7 @@ impl Tensor {
     /// ```
     pub fn round_to(&self, decimals: i32) -> Result<Tensor> {
         if decimals >= 0 && self.dtype().is_int() {
-            return Ok(self.clone());
+            return self.fresh("round_to");
         }
         self.need_float("round_to")?;
         // Powers of ten with a positive exponent are exact, their reciprocals are not.

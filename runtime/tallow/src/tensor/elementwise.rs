@@ -153,7 +153,7 @@ impl Tensor {
             TensorScalar::Tensor(rhs) => with_tensor(self, &rhs, op, op.name()),
             TensorScalar::Scalar(value) => match bound(op, op.name(), self.dtype(), value)? {
                 Some(value) => self.with_exact(op, value),
-                None => Ok(self.clone()),
+                None => self.fresh(op.name()),
             },
         }
     }

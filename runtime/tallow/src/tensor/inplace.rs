@@ -3,10 +3,11 @@
 
 use super::{
     Tensor,
+    scalar::exact,
     track::{Track, Version},
 };
 use crate::{
-    Dim, Error, Result,
+    Dim, Element, Error, Result,
     autograd::{self, Input, TapeInput, TapeNode},
 };
 use smallvec::smallvec;
@@ -27,10 +28,10 @@ impl Tensor {
         window.assign(source)
     }
 
-    /// Sets all elements (of what this view shows) to a value.
-    pub fn const_set(&self, value: f64) -> Result<()> {
-        let shape = crate::Shape::new(&[]);
-        self.assign(&Tensor::constant(Scalar::F(value), self.dtype(), shape, self.device())?)
+    /// Sets all elements (of what this view shows) to a value. An integer dtype must hold it exactly.
+    pub fn const_set<T: Element>(&self, value: T) -> Result<()> {
+        let value = exact("const_set", self.dtype(), Scalar::from_element(value))?;
+        self.assign(&Tensor::constant(value, self.dtype(), crate::Shape::new(&[]), self.device())?)
     }
 
     /// Sets all elements to 0.
@@ -47,6 +48,10 @@ impl Tensor {
     pub fn assign(&self, source: &Tensor) -> Result<()> {
         if self.view.strides.iter().zip(self.dims()).any(|(&s, &d)| s == 0 && d > 1) {
             return Err(Error::op("slice_set", "a broadcast view shows elements more than once and cannot be written"));
+        }
+        if source.layout().broadcast_to(self.shape()).is_none() {
+            let message = format!("{:?} does not stretch to {:?}", source.shape(), self.shape());
+            return Err(Error::op("slice_set", message));
         }
         let new = source.input();
         // The version is read and replaced under one lock, so that no other write is lost.

@@ -131,7 +131,7 @@ impl Tensor {
             parts.push((*arg, starts));
         }
         if let [only] = args[..] {
-            return Ok(only.clone());
+            return only.fresh("cat");
         }
         assemble("cat", &Shape::new(&sizes), Ground::Number(Scalar::F(0.0)), &parts)
     }
@@ -183,7 +183,8 @@ impl Tensor {
                 result.reshape((before, 1, dims[axis], after))?.broadcast_as((before, times, dims[axis], after))?;
             result = copies.reshape(grown)?;
         }
-        Ok(result)
+        // Nothing repeated, or an axis of 1 only: so far that is a view.
+        result.apart_from(self, "repeat")
     }
 
     /// The whole tensor several times along each axis, as numpy's tile: with fewer numbers than axes, they belong to the last
@@ -199,11 +200,11 @@ impl Tensor {
         let axis = axis.to_index(self.shape(), "roll")?;
         let size = self.dims()[axis];
         if size == 0 {
-            return Ok(self.clone());
+            return self.fresh("roll");
         }
         let shift = i64::from(shift).rem_euclid(i64::try_from(size).unwrap_or(i64::MAX)) as usize;
         if shift == 0 {
-            return Ok(self.clone());
+            return self.fresh("roll");
         }
         Tensor::cat(&[self.narrow(axis, size - shift, shift)?, self.narrow(axis, 0, size - shift)?], axis)
     }

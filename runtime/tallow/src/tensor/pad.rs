@@ -31,7 +31,7 @@ impl Tensor {
     fn padded<D: Dim>(&self, op: &'static str, axis: D, left: usize, right: usize, value: f64) -> Result<Tensor> {
         let axis = axis.to_index(self.shape(), op)?;
         if left == 0 && right == 0 {
-            return Ok(self.clone());
+            return self.fresh(op);
         }
         let value = exact(op, self.dtype(), Scalar::F(value))?;
         let (mut sizes, mut starts) = (self.dims().to_vec(), vec![0; self.rank()]);
@@ -45,7 +45,7 @@ impl Tensor {
         let axis = axis.to_index(self.shape(), "pad_with_same")?;
         let size = self.dims()[axis];
         if left == 0 && right == 0 {
-            return Ok(self.clone());
+            return self.fresh("pad_with_same");
         }
         let Some(last) = size.checked_sub(1) else {
             return Err(Error::op(
@@ -74,7 +74,7 @@ impl Tensor {
         let axis = axis.to_index(self.shape(), "pad_with_reflection")?;
         let size = self.dims()[axis];
         if left == 0 && right == 0 {
-            return Ok(self.clone());
+            return self.fresh("pad_with_reflection");
         }
         if left.max(right) >= size {
             let message =

@@ -91,11 +91,11 @@ impl Tensor {
                 };
             }
         }
-        if keep {
-            return Ok(x);
+        if !keep {
+            let sizes = self.dims().iter().enumerate();
+            x = x.reshape(sizes.filter(|(a, _)| !axes.contains(a)).map(|(_, &d)| d).collect::<crate::Shape>())?;
         }
-        let sizes = self.dims().iter().enumerate();
-        x.reshape(sizes.filter(|(a, _)| !axes.contains(a)).map(|(_, &d)| d).collect::<crate::Shape>())
+        x.apart_from(self, name)
     }
 }
 

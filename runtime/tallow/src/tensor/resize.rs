@@ -94,7 +94,9 @@ impl Tensor {
                 lead.iter().copied().chain(axes).collect()
             };
             let out: Shape = lead.iter().chain(targets).copied().collect();
-            return self.reshape(pairs(&|_, _| 1))?.broadcast_as(pairs(&|size, target| target / size))?.reshape(out);
+            let pairs = self.reshape(pairs(&|_, _| 1))?.broadcast_as(pairs(&|size, target| target / size))?;
+            // A view as long as each element comes once, or an axis has only one.
+            return pairs.reshape(out)?.apart_from(self, name);
         }
         let mut result = self.clone();
         for (axis, (&size, &target)) in sizes.iter().zip(targets).enumerate() {
@@ -140,7 +142,7 @@ impl Tensor {
             let far = ids(1)?.broadcast_mul(&weights(&|w| w)?)?;
             result = (near + far)?;
         }
-        result.to_dtype(dtype)
+        result.to_dtype(dtype)?.apart_from(self, name)
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{Cell, Tensor};
 use crate::{
     Device, Result, View,
-    autograd::{self, Input, TapeNode, TensorId},
+    autograd::{self, Input, Keep, TapeNode, TensorId},
 };
 use parking_lot::Mutex;
 use std::{
@@ -122,6 +122,26 @@ impl Tensor {
     pub(crate) fn whole(&self) -> Result<Tensor> {
         let elements = self.node().shape().elem_count();
         if self.view.is_whole(elements) { Ok(self.clone()) } else { self.force_contiguous() }
+    }
+
+    /// The elements as the result of an operation that has nothing to do: later writes into this tensor do not show in it, and
+    /// it can be written itself. A whole value is shared until one of the two is written; a part of one is copied.
+    pub(crate) fn fresh(&self, name: &'static str) -> Result<Tensor> {
+        let x = self.input();
+        let edge = x.edge();
+        let node = &edge.node;
+        let whole = edge.view.is_whole(node.shape().elem_count());
+        // What is tracked can be written only if it has its value's shape.
+        if !whole || (x.tape().is_some() && node.shape() != self.shape()) {
+            return self.copy();
+        }
+        let y = Tensor::at(edge, self.device(), None);
+        Ok(y.recorded(name, &[&x], &[Keep::NOTHING], |saved, grad| saved.each(|_| Ok(grad.clone()))))
+    }
+
+    /// This result of an operation on `of`: in a cell of its own, where it is a view of that tensor.
+    pub(crate) fn apart_from(self, of: &Tensor, name: &'static str) -> Result<Tensor> {
+        if Arc::ptr_eq(&self.cell, &of.cell) { self.fresh(name) } else { Ok(self) }
     }
 
     /// The number of a tensor that is not tracked. Equal views of one value have one.

@@ -96,7 +96,8 @@ impl Tensor {
         self.diagonal(0, 0, 1)?.sum_all()
     }
 
-    /// Of a vector: the square matrix with it on a diagonal, zeros elsewhere. Of a matrix: that diagonal.
+    /// Of a vector: the square matrix with it on a diagonal, zeros elsewhere. Of a matrix: a copy of that diagonal
+    /// ([`Tensor::diagonal`] is a view of it).
     pub fn diag(&self, offset: i64) -> Result<Tensor> {
         match *self.dims() {
             [n] => {
@@ -113,7 +114,7 @@ impl Tensor {
                 )?;
                 on.where_cond(&rows.reshape((size, 1))?, &self.zero()?)
             }
-            [_, _] => self.diagonal(offset, 0, 1),
+            [_, _] => self.diagonal(offset, 0, 1)?.fresh("diag"),
             _ => Err(Error::op("diag", format!("takes a vector or a matrix, not {:?}", self.shape()))),
         }
     }

@@ -169,10 +169,7 @@ pub async fn npz_to_bytes_async<S: AsRef<str>, T: AsRef<Tensor>>(ts: &[(S, T)]) 
 }
 
 /// Writes an archive of these tensors.
-pub(super) async fn put<W: Write + Seek, S: AsRef<str>, T: AsRef<Tensor>>(
-    out: W,
-    ts: &[(S, T)],
-) -> Result<W, Failed> {
+pub(super) async fn put<W: Write + Seek, S: AsRef<str>, T: AsRef<Tensor>>(out: W, ts: &[(S, T)]) -> Result<W, Failed> {
     let at = |name: &str, error| inside(format_args!("array {}", quoted(name)), error);
     let mut names = HashSet::new();
     for (name, tensor) in ts {
