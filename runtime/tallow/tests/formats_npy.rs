@@ -47,7 +47,7 @@ fn tensors() -> Result<Vec<(String, Tensor)>> {
         if matches!(dtype, DType::BF16 | DType::F8E4M3 | DType::F8E5M2) {
             continue;
         }
-        let x = Tensor::new(&[[0f32, 1.5, 2.], [3., 100., 5.]], &CPU)?.to_dtype(dtype)?;
+        let x = Tensor::new([[0f32, 1.5, 2.], [3., 100., 5.]], &CPU)?.to_dtype(dtype)?;
         all.push((format!("layer.0/{dtype}"), x.clone()));
         all.push((format!("view {dtype}"), x.t()?));
         all.push((format!("empty {dtype}"), Tensor::zeros((0, 4, 0), dtype, &CPU)?));
