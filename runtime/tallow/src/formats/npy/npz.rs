@@ -125,6 +125,7 @@ impl NpzTensors {
     }
 
     /// An array that must be there.
+    #[cfg(not(target_family = "wasm"))]
     pub(super) fn require(&self, name: &str) -> Result<Tensor> {
         self.get(name)?.ok_or_else(|| self.absent(name))
     }
