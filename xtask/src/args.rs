@@ -1,6 +1,7 @@
-//! The command line: `cargo xtask test [PART]... [--full] [--no-install]`, `cargo xtask ops`. Read by hand, so that the first build of
+//! The command line: `cargo xtask test [PART]... [--full] [--no-install]`, `cargo xtask ops`, `cargo xtask bench`. Read by hand, so that the first build of
 //! xtask stays a matter of seconds.
 
+use crate::bench::options::{self as bench, Options as BenchOptions};
 use crate::parts::Part;
 
 /// What the user asked for.
@@ -12,6 +13,8 @@ pub enum Command {
     Test(TestOptions),
     /// Write docs/ops.md anew.
     Ops,
+    /// Measure.
+    Bench(BenchOptions),
 }
 
 /// The options of `cargo xtask test`.
@@ -33,6 +36,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         "test" => parse_test(rest),
         "ops" if rest.is_empty() => Ok(Command::Ops),
         "ops" => Err("`ops` takes no options".into()),
+        "bench" => Ok(bench::parse(rest)?.map_or(Command::Help, Command::Bench)),
         other => Err(format!("there is no command `{other}`")),
     }
 }
@@ -71,13 +75,14 @@ The chores of the Tallow repository.
 
 usage: cargo xtask test [PART]... [--full] [--no-install]
        cargo xtask ops
+       cargo xtask bench [GROUP]... [--peers] [--device D] [--case TEXT] [--threads N] [--seconds S] [--no-page]
 
 `ops` tries every operation for every dtype on every device, checks gradients, and writes docs/ops.md; the tests fail where
 that page is stale.
 
 `test` without a PART runs everything. The parts, in their order:
 {parts}
-options:
+options of test:
     --full         every case of the conformance table, not the seeded sample that covers each operation
                    (the tests see TALLOW_TEST_FULL=1)
     --no-install   install nothing; name what is missing instead
@@ -87,14 +92,17 @@ A part installs what it needs and cannot find: Debian packages through apt-get w
 (elsewhere it says what to install), Rust targets through rustup, wasm-bindgen-cli and trunk through cargo install,
 the packages of tests/web/package.json through npm. Each install says what it does and how long it takes.
 
-The run ends with a line `N passed, N failed`, with `, N skipped` where something was left out: each of those is
+{}
+A run of `test` ends with a line `N passed, N failed`, with `, N skipped` where something was left out: each of those is
 named with its reason above it. The exit code is 0 when nothing failed, 1 when something did, 2 on a wrong call.
 
 environment:
     TALLOW_TEST_MODEL   path of SmolLM2-135M-Instruct.Q4_1.gguf; without it, `tallow pull` is asked for the file
     CHROMIUM            path of the browser to drive
     CARGO_TARGET_DIR    where everything is built, as for cargo itself
-"
+    TALLOW_BENCH_DIR    where `bench` keeps peers and raw results, instead of target/bench
+",
+        bench::help()
     )
 }
 

@@ -1,8 +1,9 @@
 //! `cargo xtask`: every chore of the repository. This file reads the command line and hands over; `parts` holds what
-//! `test` runs, `tools` finds or installs what a part needs, `report` adds up.
+//! `test` runs, `bench` measures, `tools` finds or installs what a part needs, `report` adds up.
 
 mod args;
 mod artifacts;
+mod bench;
 mod context;
 mod lockfile;
 mod model;
@@ -41,6 +42,12 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error),
         },
+        Ok(Command::Bench(options)) => {
+            match Context::new(false, true).and_then(|context| bench::run(&context, &options)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(&error),
+            }
+        }
         Err(error) => fail(&format!("{error}\n`cargo xtask --help` lists what there is.")),
     }
 }

@@ -1,7 +1,7 @@
 //! Finds the tools that a part needs, or installs them. Each function returns only when the tool is there; its error
 //! says exactly what to install.
 
-mod install;
+pub mod install;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

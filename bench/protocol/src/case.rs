@@ -1,0 +1,105 @@
+//! A case: what is to be computed, on what, and by what measure results count as equal. A participant sees nothing else, so
+//! that shapes stand in one place, the driver's table.
+
+use serde::{Deserialize, Serialize};
+
+/// One thing to compute, and what the driver needs to judge it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// The group that it belongs to: `matmul`, `rows`.
+    pub group: String,
+    /// Its name inside the group.
+    pub name: String,
+    /// What is computed.
+    pub op: Op,
+    /// The type of the floating-point operands and of the result.
+    pub dtype: Element,
+    /// The operands, in the order that `op` names.
+    pub inputs: Vec<Input>,
+    /// Floating-point operations (a multiplication and an addition are two).
+    pub flops: f64,
+    /// Bytes that must come from memory and go to it: each operand and the result once.
+    pub bytes: f64,
+    /// The largest difference of an element, in units of the expected result's root mean square; 0 where elements must be
+    /// equal.
+    pub tolerance: f64,
+    /// Work items of one run, where a rate says more than a time: tokens.
+    pub items: Option<f64>,
+}
+
+/// A number type that operands have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Element {
+    /// IEEE single precision.
+    F32,
+    /// IEEE half precision.
+    F16,
+    /// The upper half of single precision.
+    Bf16,
+    /// Unsigned 32-bit integers: ids.
+    U32,
+}
+
+impl Element {
+    /// Bytes of one element.
+    pub fn bytes(self) -> f64 {
+        match self {
+            Element::F32 | Element::U32 => 4.,
+            Element::F16 | Element::Bf16 => 2.,
+        }
+    }
+}
+
+/// An operand.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Input {
+    /// What it is: `x`, `kernel`.
+    pub name: String,
+    /// Its shape.
+    pub dims: Vec<usize>,
+    /// Its values.
+    pub fill: Fill,
+}
+
+impl Input {
+    /// The number of elements.
+    pub fn elements(&self) -> usize {
+        self.dims.iter().product()
+    }
+}
+
+/// How the driver fills an operand.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Fill {
+    /// Uniform in [-scale, scale); half precision is rounded by the participant, to the nearest.
+    Uniform {
+        /// The bound.
+        scale: f64,
+    },
+    /// The constant 1.
+    Ones,
+    /// Uniform ids in 0..below, u32.
+    Ids {
+        /// One more than the largest.
+        below: u32,
+    },
+    /// Each of 0..n once in a random order, as floats divided by n: no two are equal.
+    Shuffled,
+}
+
+/// What is computed. Axes count from 0; tensors are row-major and contiguous.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Op {
+    /// x [..., m, k] times y [..., k, n].
+    Matmul,
+    /// gelu(x * a + b) * c, all of one shape but the numbers a and b; gelu by its tanh form.
+    GeluAffineMul {
+        /// The factor.
+        a: f64,
+        /// The term.
+        b: f64,
+    },
+}
