@@ -89,17 +89,55 @@ pub enum Fill {
     Shuffled,
 }
 
-/// What is computed. Axes count from 0; tensors are row-major and contiguous.
+/// What is computed, and of which operands. Axes count from 0; tensors are row-major and contiguous.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the fields are the operations' own parameters, under their usual names")]
 pub enum Op {
     /// x [..., m, k] times y [..., k, n].
     Matmul,
     /// gelu(x * a + b) * c, all of one shape but the numbers a and b; gelu by its tanh form.
-    GeluAffineMul {
-        /// The factor.
-        a: f64,
-        /// The term.
-        b: f64,
-    },
+    GeluAffineMul { a: f64, b: f64 },
+    /// x, along the last axis.
+    Softmax,
+    /// x, weight, bias, along the last axis.
+    LayerNorm { eps: f64 },
+    /// x, weight, along the last axis.
+    RmsNorm { eps: f64 },
+    /// x, along one axis.
+    Sum { axis: usize },
+    /// The positions of the largest elements of x along one axis.
+    Argmax { axis: usize },
+    /// q, k, v [batch, positions, heads, width], scaled by 1 / sqrt(width), to [batch, positions, heads, width].
+    Attention { heads: usize, width: usize, causal: bool },
+    /// x [batch, channels, height, width], kernel [out channels, channels / groups, rows, columns].
+    Conv2d { stride: usize, padding: usize, groups: usize },
+    /// x [batch, channels, length], kernel [out channels, channels, taps].
+    Conv1d { stride: usize, padding: usize },
+    /// x [batch, channels, height, width], kernel [channels, out channels, rows, columns].
+    ConvTranspose2d { stride: usize, padding: usize, output_padding: usize },
+    /// x [m, n] as a contiguous [n, m].
+    Transpose,
+    /// The operands joined along one axis.
+    Cat { axis: usize },
+    /// The elements of x that ids, a tensor of its rank, names along one axis.
+    Gather { axis: usize },
+    /// The rows of x that ids, a vector, names.
+    IndexSelect,
+    /// x, ids, y: the rows of y added to those rows of x that ids names; x stays as it was.
+    IndexAdd,
+    /// x, ascending along the last axis.
+    Sort,
+    /// x + y, read back.
+    Add,
+    /// x, factor, term: x becomes x * factor + term, `length` operations in all, and is read back.
+    Chain { length: usize },
+    /// Loss and gradients, one after the other: x [batch, 1, 28, 28], labels; kernels and biases of two convolutions (3 x 3,
+    /// padding 1), each with relu and 2 x 2 max pooling; matrices and biases of two linear layers with relu between;
+    /// cross entropy.
+    TrainCnn,
+    /// Loss and gradients, one after the other: x [batch, positions, width]; for each layer two gains of RMS norms, and the
+    /// matrices qkv, out, up, down, in the order gain, qkv, out, gain, up, down. Causal attention, gelu by its tanh form,
+    /// residuals; the loss is the mean square of the last layer's output.
+    TrainDecoder { layers: usize, heads: usize },
 }

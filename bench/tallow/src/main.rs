@@ -3,6 +3,7 @@
 mod cases;
 mod floors;
 mod operands;
+mod train;
 
 use std::process::ExitCode;
 

@@ -1,8 +1,14 @@
 //! The case table, the only place that knows shapes: group by group, each case with the peers it has targets for.
 
+mod attention;
 mod build;
+mod conv;
+mod data;
 mod map;
 mod matmul;
+mod rows;
+mod small;
+mod train;
 
 use tallow_bench_protocol::Case;
 
@@ -26,13 +32,19 @@ pub struct Group {
 }
 
 /// All groups, in the page's order.
-pub const GROUPS: [Group; 2] = [
+pub const GROUPS: [Group; 8] = [
     Group {
         name: "matmul",
-        about: "matrix products: square, one row, odd, batched, half precision",
+        about: "Matrix products: square, one row, odd, batched, half precision",
         entries: matmul::entries,
     },
-    Group { name: "map", about: "arithmetic element by element: gelu(x * a + b) * c", entries: map::entries },
+    Group { name: "map", about: "Arithmetic element by element", entries: map::entries },
+    Group { name: "rows", about: "Norms and reductions over rows and columns of 4096 x 4096", entries: rows::entries },
+    Group { name: "attention", about: "Causal attention of a prompt", entries: attention::entries },
+    Group { name: "conv", about: "Convolutions of ResNet-50, MobileNet, Whisper and DCGAN", entries: conv::entries },
+    Group { name: "train", about: "Forward and backward of small networks", entries: train::entries },
+    Group { name: "small", about: "Overhead: a tiny operation, and a chain of a hundred", entries: small::entries },
+    Group { name: "data", about: "Moving, picking and sorting", entries: data::entries },
 ];
 
 #[cfg(test)]

@@ -47,7 +47,6 @@ impl Entry {
     }
 
     /// With another tolerance.
-    #[allow(dead_code)]
     pub fn tolerance(mut self, tolerance: f64) -> Self {
         self.case.tolerance = tolerance;
         self
