@@ -15,7 +15,7 @@ mod pin;
 mod statistics;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -23,6 +23,7 @@ use serde::Serialize;
 use tallow_bench_protocol::{Floors, Hello, Reply, Request};
 
 use crate::context::Context;
+use crate::model;
 use cases::{Entry, GROUPS, Group};
 use machine::Machine;
 use measure::{Outcome, Seat, Setting};
@@ -59,26 +60,38 @@ pub fn run(context: &Context, options: &Options) -> Result<(), String> {
         make(&folder.join(part))?;
     }
     let folder = std::path::absolute(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut specs = vec![peers::tallow(context, &options.device)?];
-    let mut absent = Vec::new();
-    if options.peers {
-        let (there, missing) = peers::peers(context, &folder);
-        specs.extend(there);
-        absent = missing;
-    }
-    for (key, reason) in &absent {
-        println!("absent: {}: {reason}", peers::title(key).unwrap_or(key));
-    }
+    let tallow = peers::tallow(context, &options.device)?;
     let machine = Machine::look(&context.root);
-    let mut bench = Bench { context, options, folder, specs, absent, machine };
+    let mut bench = Bench { context, options, folder, specs: vec![tallow.clone()], absent: Vec::new(), machine };
+    // Everything is there before the first measurement.
+    let groups: Vec<&Group> = GROUPS.iter().filter(|group| options.groups.contains(&group.name)).collect();
+    let mut parties = Vec::new();
+    for models in [false, true].into_iter().filter(|&models| groups.iter().any(|group| is_model(group) == models)) {
+        let (there, absent) =
+            if options.peers { peers::peers(context, &bench.folder, models) } else { Default::default() };
+        for (key, reason) in &absent {
+            println!("absent: {}: {reason}", peers::title(key).unwrap_or(key));
+        }
+        let model = if models { Some(model::locate_without_tests(context)?) } else { None };
+        parties.push((models, there, absent, model));
+    }
     let floors = bench.floors()?;
-    for group in GROUPS.iter().filter(|group| options.groups.contains(&group.name)) {
-        bench.group(group, &floors)?;
+    for (models, there, absent, model) in parties {
+        bench.specs = [vec![tallow.clone()], there].concat();
+        bench.absent = absent;
+        for group in groups.iter().filter(|group| is_model(group) == models) {
+            bench.group(group, &floors, model.as_deref())?;
+        }
     }
     Ok(())
 }
 
-fn make(folder: &std::path::Path) -> Result<(), String> {
+/// Whether a group's cases run a language model.
+fn is_model(group: &Group) -> bool {
+    group.name == "llm"
+}
+
+fn make(folder: &Path) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|error| format!("{} cannot be made: {error}", folder.display()))
 }
 
@@ -113,7 +126,7 @@ impl Bench<'_> {
         Ok(all)
     }
 
-    fn group(&mut self, group: &Group, floors: &[(usize, Floors)]) -> Result<(), String> {
+    fn group(&mut self, group: &Group, floors: &[(usize, Floors)], model: Option<&Path>) -> Result<(), String> {
         let wanted = self.options.case.as_deref().unwrap_or_default();
         let entries: Vec<Entry> =
             (group.entries)().into_iter().filter(|entry| entry.case.name.contains(wanted)).collect();
@@ -131,7 +144,7 @@ impl Bench<'_> {
             hellos = seats.iter().map(|seat| (seat.key().to_owned(), seat.hello.clone())).collect();
             for (entry, found) in entries.iter().zip(&mut found) {
                 bar.set_message(format!("{} {}, {threads} threads", group.name, entry.case.name));
-                found.push(self.case(entry, threads, &mut seats)?);
+                found.push(self.case(entry, threads, model, &mut seats)?);
                 bar.inc(1);
             }
         }
@@ -165,12 +178,18 @@ impl Bench<'_> {
         seats
     }
 
-    fn case(&self, entry: &Entry, threads: usize, seats: &mut [Participant]) -> Result<Outcome, String> {
+    fn case(
+        &self,
+        entry: &Entry,
+        threads: usize,
+        model: Option<&Path>,
+        seats: &mut [Participant],
+    ) -> Result<Outcome, String> {
         let folder = self.folder.join(format!("inputs-{}", std::process::id()));
         make(&folder)?;
         let inputs = generate::write_inputs(&entry.case, &folder)
             .map_err(|error| format!("the inputs of {} cannot be written: {error}", entry.case.name))?;
-        let setting = Setting { inputs: &inputs, folder: &folder, threads, model: None, budget: self.options.budget };
+        let setting = Setting { inputs: &inputs, folder: &folder, threads, model, budget: self.options.budget };
         let mut seats: Vec<&mut dyn Seat> = seats.iter_mut().map(|seat| seat as &mut dyn Seat).collect();
         let outcome = measure::measure(&mut seats, &entry.case, &setting);
         std::fs::remove_dir_all(&folder).map_err(|error| format!("{} stays: {error}", folder.display()))?;

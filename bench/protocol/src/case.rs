@@ -23,8 +23,20 @@ pub struct Case {
     /// The largest difference of an element, in units of the expected result's root mean square; 0 where elements must be
     /// equal.
     pub tolerance: f64,
-    /// Work items of one run, where a rate says more than a time: tokens.
-    pub items: Option<f64>,
+    /// What runs are measured in.
+    pub unit: Unit,
+}
+
+/// What is measured, and how it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Nanoseconds.
+    Time,
+    /// Nanoseconds, of so many tokens: shown as tokens a second.
+    Tokens(usize),
+    /// Bytes of memory.
+    Bytes,
 }
 
 /// A number type that operands have.
@@ -70,7 +82,7 @@ impl Input {
 }
 
 /// How the driver fills an operand.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Fill {
     /// Uniform in [-scale, scale); half precision is rounded by the participant, to the nearest.
@@ -84,6 +96,11 @@ pub enum Fill {
     Ids {
         /// One more than the largest.
         below: u32,
+    },
+    /// These ids, u32.
+    Listed {
+        /// As many as there are elements.
+        ids: Vec<u32>,
     },
     /// Each of 0..n once in a random order, as floats divided by n: no two are equal.
     Shuffled,
@@ -140,4 +157,12 @@ pub enum Op {
     /// matrices qkv, out, up, down, in the order gain, qkv, out, gain, up, down. Causal attention, gelu by its tanh form,
     /// residuals; the loss is the mean square of the last layer's output.
     TrainDecoder { layers: usize, heads: usize },
+    /// The logits of the job's model after the prompt, ids.
+    LlmPrefill,
+    /// So many tokens of the job's model after the first one that follows the prompt, ids; each is the likeliest. The result
+    /// is the first few of them.
+    LlmDecode { tokens: usize },
+    /// A process that is started, loads the job's model and gives the token after the prompt, ids: how long that takes, or how
+    /// much memory. The result is the token.
+    LlmStart,
 }

@@ -4,8 +4,10 @@
 
 mod case;
 mod message;
+mod model;
 mod serve;
 
-pub use case::{Case, Element, Fill, Input, Op};
+pub use case::{Case, Element, Fill, Input, Op, Unit};
 pub use message::{Floors, Hello, InputFile, Job, Reply, Request};
+pub use model::{FIRST_TOKEN, FirstToken, Model, first_token, greedy, prepare_model};
 pub use serve::{Participant, Prepared, Refusal, Timed, peak_bytes, read_f32, read_u32, serve, timed};

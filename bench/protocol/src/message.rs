@@ -109,7 +109,7 @@ pub struct Floors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::{Element, Input, Op};
+    use crate::case::{Element, Input, Op, Unit};
 
     #[test]
     fn requests_read_back_as_they_were_written() {
@@ -123,7 +123,7 @@ mod tests {
             flops: 1e9,
             bytes: 24.,
             tolerance: 1e-4,
-            items: None,
+            unit: Unit::Time,
         };
         let files = vec![InputFile { dims: vec![2, 3], fill: Fill::Ids { below: 7 }, path: "/a b".into() }];
         let job = Job { case, inputs: files, result: "r".into(), threads: 2, model: None };

@@ -1,13 +1,16 @@
 //! Each operation of the case table, as a user of Tallow would write it.
 
 use tallow::{Attention, Device, Result, Tensor};
-use tallow_bench_protocol::{Job, Op, Prepared, Refusal};
+use tallow_bench_protocol::{Job, Op, Prepared, Refusal, prepare_model, read_u32};
 
 use crate::operands::{function, load};
-use crate::train;
+use crate::{models, train};
 
 /// Reads a job's inputs, computes once, and gives back how to compute again.
 pub fn prepare(device: &Device, job: &Job) -> std::result::Result<Prepared, Refusal> {
+    if let (Some(model), [prompt]) = (&job.model, job.inputs.as_slice()) {
+        return prepare_model(models::load(device, model)?, &job.case.op, read_u32(&prompt.path)?);
+    }
     let inputs = load(device, job)?;
     match (job.case.op.clone(), inputs.as_slice()) {
         (Op::Matmul, [x, y]) => with(device, [x, y], |[x, y]| x.matmul(y)),

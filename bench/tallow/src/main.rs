@@ -1,14 +1,16 @@
 //! Tallow as a participant of `cargo xtask bench`: answers requests on standard input. `tallow-bench DEVICE`.
+//! With `--first-token MODEL IDS` behind it, loads a model, generates one token and ends.
 
 mod cases;
 mod floors;
+mod models;
 mod operands;
 mod train;
 
 use std::process::ExitCode;
 
 use tallow::Device;
-use tallow_bench_protocol::{Floors, Hello, Job, Participant, Prepared, Refusal, serve};
+use tallow_bench_protocol::{Floors, Hello, Job, Participant, Prepared, Refusal, first_token, serve};
 
 struct Tallow {
     device: Device,
@@ -34,7 +36,8 @@ impl Participant for Tallow {
 fn main() -> ExitCode {
     let name = std::env::args().nth(1).unwrap_or_else(|| "cpu".into());
     let outcome = match tallow::block_on(Device::by_name(&name)) {
-        Ok(device) => serve(&mut Tallow { device }).map_err(|error| error.to_string()),
+        Ok(device) => first_token(|path| models::load(&device, path))
+            .unwrap_or_else(|| serve(&mut Tallow { device }).map_err(|error| error.to_string())),
         Err(error) => Err(error.to_string()),
     };
     match outcome {

@@ -13,7 +13,9 @@ pub fn load(device: &Device, job: &Job) -> Result<Vec<Tensor>, Refusal> {
     };
     let load = |file: &tallow_bench_protocol::InputFile| -> Result<Tensor, Refusal> {
         let tensor = match file.fill {
-            Fill::Ids { .. } => Tensor::from_vec(read_u32(&file.path)?, file.dims.as_slice(), device)?,
+            Fill::Ids { .. } | Fill::Listed { .. } => {
+                Tensor::from_vec(read_u32(&file.path)?, file.dims.as_slice(), device)?
+            }
             _ => Tensor::from_vec(read_f32(&file.path)?, file.dims.as_slice(), device)?.to_dtype(dtype)?,
         };
         // Stored now: the runs must not convert again.

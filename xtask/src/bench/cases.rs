@@ -4,6 +4,7 @@ mod attention;
 mod build;
 mod conv;
 mod data;
+mod llm;
 mod map;
 mod matmul;
 mod rows;
@@ -32,7 +33,7 @@ pub struct Group {
 }
 
 /// All groups, in the page's order.
-pub const GROUPS: [Group; 8] = [
+pub const GROUPS: [Group; 9] = [
     Group {
         name: "matmul",
         about: "Matrix products: square, one row, odd, batched, half precision",
@@ -45,6 +46,7 @@ pub const GROUPS: [Group; 8] = [
     Group { name: "train", about: "Forward and backward of small networks", entries: train::entries },
     Group { name: "small", about: "Overhead: a tiny operation, and a chain of a hundred", entries: small::entries },
     Group { name: "data", about: "Moving, picking and sorting", entries: data::entries },
+    Group { name: "llm", about: "SmolLM2-135M-Instruct in Q4_1, greedy", entries: llm::entries },
 ];
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub fn write_inputs(case: &Case, folder: &Path) -> io::Result<Vec<InputFile>> {
         let mut file = BufWriter::with_capacity(1 << 20, File::create(&path)?);
         write_values(input, seed(case, place), &mut file)?;
         file.flush()?;
-        Ok(InputFile { dims: input.dims.clone(), fill: input.fill, path })
+        Ok(InputFile { dims: input.dims.clone(), fill: input.fill.clone(), path })
     };
     case.inputs.iter().enumerate().map(write).collect()
 }
@@ -44,7 +44,12 @@ fn seed(case: &Case, place: usize) -> u64 {
 fn write_values(input: &Input, seed: u64, out: &mut impl Write) -> io::Result<()> {
     let mut random = SplitMix(seed);
     let elements = input.elements();
-    match input.fill {
+    match &input.fill {
+        Fill::Listed { ids } if ids.len() == elements => ids.iter().try_for_each(|id| out.write_all(&id.to_le_bytes())),
+        Fill::Listed { ids } => {
+            let message = format!("{} ids are listed for {elements} elements", ids.len());
+            Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+        }
         Fill::Ones => (0..elements).try_for_each(|_| out.write_all(&1f32.to_le_bytes())),
         Fill::Uniform { scale } => (0..elements).try_for_each(|_| {
             // 24 bits, so that each value is exact in f32.
@@ -52,7 +57,7 @@ fn write_values(input: &Input, seed: u64, out: &mut impl Write) -> io::Result<()
             out.write_all(&((unit * scale) as f32).to_le_bytes())
         }),
         Fill::Ids { below } => (0..elements).try_for_each(|_| {
-            let id = random.below(u64::from(below)) as u32;
+            let id = random.below(u64::from(*below)) as u32;
             out.write_all(&id.to_le_bytes())
         }),
         Fill::Shuffled => {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use tallow_bench_protocol::{Case, InputFile, Job};
+use tallow_bench_protocol::{Case, InputFile, Job, Unit};
 
 use super::compare::{Values, compare};
 use super::statistics::Summary;
@@ -126,7 +126,7 @@ pub fn measure(seats: &mut [&mut dyn Seat], case: &Case, setting: &Setting) -> O
     {
         *tallow = Some(Verdict::Differs("no peer has the same result".into()));
     }
-    time(seats, &mut verdicts, setting.budget);
+    time(seats, &mut verdicts, case.unit, setting.budget);
     let verdicts = seats.iter().zip(verdicts).map(|(seat, verdict)| {
         let verdict = verdict.unwrap_or_else(|| Verdict::Failed("it was never run".into()));
         (seat.key().to_owned(), verdict)
@@ -135,7 +135,7 @@ pub fn measure(seats: &mut [&mut dyn Seat], case: &Case, setting: &Setting) -> O
 }
 
 /// Runs, in turns, whoever has no verdict yet.
-fn time(seats: &mut [&mut dyn Seat], verdicts: &mut [Option<Verdict>], budget: Duration) {
+fn time(seats: &mut [&mut dyn Seat], verdicts: &mut [Option<Verdict>], unit: Unit, budget: Duration) {
     struct Turns {
         place: usize,
         times: u32,
@@ -147,7 +147,10 @@ fn time(seats: &mut [&mut dyn Seat], verdicts: &mut [Option<Verdict>], budget: D
     for (place, verdict) in verdicts.iter_mut().enumerate().filter(|(_, verdict)| verdict.is_none()) {
         match seats[place].run(1, 1).map(|times| times.first().copied().unwrap_or(1).max(1)) {
             Ok(once) => {
-                let times = (TURN.as_nanos() as u64 / once).clamp(1, 2000) as u32;
+                let times = match unit {
+                    Unit::Time | Unit::Tokens(_) => (TURN.as_nanos() as u64 / once).clamp(1, 2000) as u32,
+                    Unit::Bytes => 1,
+                };
                 running.push(Turns { place, times, all: Vec::new(), turns: 0, spent: Duration::ZERO });
             }
             Err(message) => *verdict = Some(Verdict::Failed(message)),
@@ -230,7 +233,7 @@ mod tests {
             flops: 0.,
             bytes: 0.,
             tolerance: 1e-3,
-            items: None,
+            unit: Unit::Time,
         };
         let folder = std::env::temp_dir().join(format!("tallow-bench-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

@@ -7,9 +7,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tallow_bench_protocol::{Hello, Job, Reply, Request};
+use tallow_bench_protocol::{FIRST_TOKEN, FirstToken, Hello, InputFile, Job, Op, Reply, Request, Unit, read_u32};
 
 use super::measure::{Answer, Seat};
 use super::pin;
@@ -28,8 +28,8 @@ pub struct Spec {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Variables beside those that say how many threads.
-    pub environment: Vec<(String, OsString)>,
+    /// Whether it can be started to give one token; see [`FIRST_TOKEN`].
+    pub starts: bool,
 }
 
 /// A participant, running or to be started again.
@@ -38,6 +38,8 @@ pub struct Participant {
     cpus: Vec<usize>,
     log: PathBuf,
     process: Option<Process>,
+    /// The case that starts processes of its own, while it is prepared: arguments, and what is measured.
+    start: Option<(Vec<OsString>, Unit)>,
     /// What it said about itself.
     pub hello: Hello,
 }
@@ -54,7 +56,7 @@ impl Participant {
     pub fn start(spec: Spec, cpus: &[usize], logs: &Path) -> Result<Self, String> {
         let log = logs.join(format!("{}-{}.txt", spec.key, cpus.len()));
         let nobody = Hello { name: spec.key.clone(), version: String::new(), about: String::new() };
-        let mut participant = Self { spec, cpus: cpus.to_vec(), log, process: None, hello: nobody };
+        let mut participant = Self { spec, cpus: cpus.to_vec(), log, process: None, start: None, hello: nobody };
         match participant.ask(&Request::Hello, PREPARE_LIMIT)? {
             Reply::Hello(hello) => participant.hello = hello,
             other => return Err(format!("it answered {other:?} when asked who it is")),
@@ -82,15 +84,8 @@ impl Participant {
 
     fn spawn(&self) -> Result<Process, String> {
         let cannot = |error: std::io::Error| format!("{} did not start: {error}", self.spec.program.display());
-        let log = File::options().create(true).append(true).open(&self.log).map_err(cannot)?;
-        let mut command = Command::new(&self.spec.program);
-        command.args(&self.spec.arguments).envs(self.spec.environment.iter().map(|(name, value)| (name, value)));
-        let threads = self.cpus.len().to_string();
-        for name in THREAD_VARIABLES {
-            command.env(name, &threads);
-        }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
-        pin::pin(&mut command, &self.cpus);
+        let mut command = self.command().map_err(cannot)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(cannot)?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(format!("{} has no pipes", self.spec.program.display()));
@@ -106,6 +101,50 @@ impl Participant {
         });
         Ok(Process { child, stdin, lines })
     }
+
+    /// The program with its arguments, on its cores.
+    fn command(&self) -> std::io::Result<Command> {
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let mut command = Command::new(&self.spec.program);
+        command.args(&self.spec.arguments).stderr(log);
+        let threads = self.cpus.len().to_string();
+        for name in THREAD_VARIABLES {
+            command.env(name, &threads);
+        }
+        pin::pin(&mut command, &self.cpus);
+        Ok(command)
+    }
+
+    /// Starts a process that gives one token, and waits for it: the token, the nanoseconds until it came, the bytes.
+    fn first_token(&self, arguments: &[OsString]) -> Result<(FirstToken, u64), String> {
+        let wrong = |error: &dyn std::fmt::Display| format!("its first token: {error}; see {}", self.log.display());
+        let mut command = self.command().map_err(|error| wrong(&error))?;
+        command.args(arguments).stdin(Stdio::null());
+        let start = Instant::now();
+        let done = command.output().map_err(|error| wrong(&error))?;
+        let nanoseconds = start.elapsed().as_nanos().try_into().unwrap_or(u64::MAX);
+        let token = serde_json::from_slice(&done.stdout).map_err(|error| wrong(&error))?;
+        Ok((token, nanoseconds))
+    }
+
+    /// A case that is about starting.
+    fn prepare_start(&mut self, job: &Job) -> Result<Answer, String> {
+        let (true, Some(model), [prompt]) = (self.spec.starts, &job.model, job.inputs.as_slice()) else {
+            return Ok(Answer::Unsupported("it generates no tokens".into()));
+        };
+        let arguments = vec![FIRST_TOKEN.into(), model.into(), ids(prompt)?.into()];
+        let (token, _) = self.first_token(&arguments)?;
+        let bytes = (token.id as f32).to_le_bytes();
+        std::fs::write(&job.result, bytes).map_err(|error| format!("the result cannot be written: {error}"))?;
+        self.start = Some((arguments, job.case.unit));
+        Ok(Answer::Ready(vec![1]))
+    }
+}
+
+/// The ids of a prompt, separated by commas.
+fn ids(file: &InputFile) -> Result<String, String> {
+    let ids = read_u32(&file.path).map_err(|error| format!("{} cannot be read: {error}", file.path.display()))?;
+    Ok(ids.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
 }
 
 /// What each of the libraries calls its number of threads.
@@ -158,6 +197,10 @@ impl Seat for Participant {
     }
 
     fn prepare(&mut self, job: Job) -> Result<Answer, String> {
+        self.start = None;
+        if job.case.op == Op::LlmStart {
+            return self.prepare_start(&job);
+        }
         match self.ask(&Request::Prepare(Box::new(job)), PREPARE_LIMIT)? {
             Reply::Ready { dims } => Ok(Answer::Ready(dims)),
             Reply::Unsupported { reason } => Ok(Answer::Unsupported(reason)),
@@ -167,6 +210,13 @@ impl Seat for Participant {
     }
 
     fn run(&mut self, warm: u32, times: u32) -> Result<Vec<u64>, String> {
+        if let Some((arguments, unit)) = &self.start {
+            // Each is a whole process: there is nothing to warm but the file's pages, which preparing did.
+            let all = (0..times).map(|_| self.first_token(arguments));
+            return all
+                .map(|done| done.map(|(token, time)| if *unit == Unit::Bytes { token.peak } else { time }))
+                .collect();
+        }
         match self.ask(&Request::Run { warm, times }, RUN_LIMIT)? {
             Reply::Ran { nanoseconds } if nanoseconds.len() == times as usize => Ok(nanoseconds),
             Reply::Ran { nanoseconds } => Err(format!("it ran {} times, not {times}", nanoseconds.len())),
@@ -185,7 +235,7 @@ mod tests {
             key: format!("test-{}", std::process::id()),
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), script.into()],
-            environment: Vec::new(),
+            starts: false,
         };
         Participant::start(spec, &pin::cpus(1), &std::env::temp_dir())
     }
@@ -219,12 +269,8 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_named() {
-        let spec = Spec {
-            key: "none".into(),
-            program: "/no/such/program".into(),
-            arguments: Vec::new(),
-            environment: Vec::new(),
-        };
+        let spec =
+            Spec { key: "none".into(), program: "/no/such/program".into(), arguments: Vec::new(), starts: false };
         let error = Participant::start(spec, &[0], &std::env::temp_dir()).err().unwrap();
         assert!(error.contains("/no/such/program"), "{error}");
     }

@@ -10,12 +10,14 @@ use crate::process;
 use crate::tools::{find, install};
 
 /// Keys, as targets and raw results name participants, and titles, as tables do.
-const TITLES: [(&str, &str); 5] = [
+const TITLES: [(&str, &str); 7] = [
     ("tallow", "Tallow"),
     ("candle", "candle"),
     ("torch", "PyTorch"),
     ("numpy", "numpy"),
     ("onnxruntime", "ONNX Runtime"),
+    ("llama", "llama.cpp"),
+    ("candle-llm", "candle"),
 ];
 
 /// The title of a key.
@@ -28,26 +30,30 @@ pub fn tallow(context: &Context, device: &str) -> Result<Spec, String> {
     let mut command = context.cargo(["build", "--quiet", "--release", "--package", "tallow-bench"]);
     process::run(&mut command)?;
     let program = context.target.join("release").join(executable("tallow-bench"));
-    Ok(spec("tallow", program, &[device.as_ref()]))
+    Ok(Spec { starts: true, ..spec("tallow", program, &[device.as_ref()]) })
 }
 
-/// The peers that can be had, and those that cannot, with why.
-pub fn peers(context: &Context, folder: &Path) -> (Vec<Spec>, Vec<(String, String)>) {
+/// Where a run's peers come from: language models have peers of their own.
+pub fn peers(context: &Context, folder: &Path, models: bool) -> (Vec<Spec>, Vec<(String, String)>) {
+    let python = || python(context, folder);
+    let script = context.root.join("bench/peers/python/participant.py");
+    // Each library brings threads of its own, and is a process of its own.
+    let scripted = |key: &str| python().map(|python| spec(key, python, &[script.as_os_str(), key.as_ref()]));
+    let found = if models {
+        vec![
+            ("llama", llama(context, folder)),
+            ("candle-llm", candle(context, folder, "candle-llm").map(|spec| Spec { starts: true, ..spec })),
+        ]
+    } else {
+        let mut found = vec![("candle", candle(context, folder, "candle"))];
+        found.extend(["torch", "numpy", "onnxruntime"].map(|key| (key, scripted(key))));
+        found
+    };
     let (mut there, mut absent) = (Vec::new(), Vec::new());
-    match candle(context, folder) {
-        Ok(spec) => there.push(spec),
-        Err(error) => absent.push(("candle".to_owned(), error)),
-    }
-    match python(context, folder) {
-        Ok(python) => {
-            let script = context.root.join("bench/peers/python/participant.py");
-            // PyTorch and numpy bring thread pools of their own; each is a process of its own.
-            for key in ["torch", "numpy", "onnxruntime"] {
-                there.push(spec(key, python.clone(), &[script.as_os_str(), key.as_ref()]));
-            }
-        }
-        Err(error) => {
-            absent.extend(["torch", "numpy", "onnxruntime"].map(|key| (key.to_owned(), error.clone())));
+    for (key, result) in found {
+        match result {
+            Ok(spec) => there.push(spec),
+            Err(error) => absent.push((key.to_owned(), error)),
         }
     }
     (there, absent)
@@ -55,7 +61,7 @@ pub fn peers(context: &Context, folder: &Path) -> (Vec<Spec>, Vec<(String, Strin
 
 fn spec(key: &str, program: PathBuf, arguments: &[&std::ffi::OsStr]) -> Spec {
     let arguments = arguments.iter().map(|argument| argument.to_os_string()).collect();
-    Spec { key: key.to_owned(), program, arguments, environment: Vec::new() }
+    Spec { key: key.to_owned(), program, arguments, starts: false }
 }
 
 fn executable(name: &str) -> String {
@@ -63,23 +69,57 @@ fn executable(name: &str) -> String {
 }
 
 /// candle, for this very processor: as it builds by default it is far slower, and Tallow chooses its instructions when it
-/// runs.
-fn candle(context: &Context, folder: &Path) -> Result<Spec, String> {
-    let target = folder.join("candle");
+/// runs. `key` is a folder of bench/peers.
+fn candle(context: &Context, folder: &Path, key: &str) -> Result<Spec, String> {
+    let program = build(context, folder, key, "-C target-cpu=native")?;
+    Ok(spec(key, program, &[]))
+}
+
+/// Builds the Rust program of bench/peers/`key`, in full: a faster build of Tallow is nobody else's business.
+fn build(context: &Context, folder: &Path, key: &str, flags: &str) -> Result<PathBuf, String> {
+    let target = folder.join(key);
     let mut command = context.cargo(["build", "--quiet", "--release", "--locked"]);
-    command.arg("--manifest-path").arg(context.root.join("bench/peers/candle/Cargo.toml"));
-    command.arg("--target-dir").arg(&target).env("RUSTFLAGS", "-C target-cpu=native");
-    // A faster build of Tallow is nobody else's business.
+    command.arg("--manifest-path").arg(context.root.join("bench/peers").join(key).join("Cargo.toml"));
+    command.arg("--target-dir").arg(&target).env("RUSTFLAGS", flags);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("CARGO_PROFILE_") {
             command.env_remove(name);
         }
     }
     if !target.join("release").is_dir() {
-        println!("building candle (about five minutes on two cores, once)");
+        println!("building the peer {key} (some minutes, once)");
     }
     process::run(&mut command)?;
-    Ok(spec("candle", target.join("release").join(executable("bench-candle")), &[]))
+    Ok(target.join("release").join(executable(&format!("bench-{key}"))))
+}
+
+/// llama.cpp: the libraries of an npm package, and a small program that calls them.
+fn llama(context: &Context, folder: &Path) -> Result<Spec, String> {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Err("its package holds libraries for Linux on x86-64 only".into());
+    }
+    let program = build(context, folder, "llama", "")?;
+    let packages = folder.join("llama-packages");
+    let libraries = packages.join("node_modules/@node-llama-cpp/linux-x64/bins/linux-x64");
+    let source = context.root.join("bench/peers/llama");
+    let lock = std::fs::read(source.join("package-lock.json"))
+        .map_err(|error| format!("bench/peers/llama/package-lock.json cannot be read: {error}"))?;
+    let mark = packages.join("tallow-lock.json");
+    if std::fs::read(&mark).is_ok_and(|installed| installed == lock) {
+        return Ok(Spec { starts: true, ..spec("llama", program, &[libraries.as_os_str()]) });
+    }
+    let cannot = |error: std::io::Error| format!("{} cannot be filled: {error}", packages.display());
+    std::fs::create_dir_all(&packages).map_err(cannot)?;
+    for name in ["package.json", "package-lock.json"] {
+        std::fs::copy(source.join(name), packages.join(name)).map_err(cannot)?;
+    }
+    let npm = find(context, "npm").ok_or("npm is missing: install Node 20 or newer with npm")?;
+    let mut command = Command::new(npm);
+    // Scripts are not needed for libraries that lie in the package.
+    command.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&packages);
+    install::timed("llama.cpp's libraries (30 MB unpacked, seconds)", &mut command)?;
+    std::fs::write(&mark, lock).map_err(cannot)?;
+    Ok(Spec { starts: true, ..spec("llama", program, &[libraries.as_os_str()]) })
 }
 
 /// A Python with the packages of requirements.txt.

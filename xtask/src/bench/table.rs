@@ -1,6 +1,6 @@
 //! Outcomes as a table, for the terminal and for docs/performance.md alike, and the notes below it.
 
-use tallow_bench_protocol::{Case, Floors};
+use tallow_bench_protocol::{Case, Floors, Unit};
 
 use super::cases::Entry;
 use super::measure::{Outcome, Verdict};
@@ -30,7 +30,8 @@ pub fn render(outcomes: &[(Entry, Outcome)], floors: &[(usize, Floors)], keys: &
                 row.push(quantity(case, summary.median));
                 row.push(quantity(case, summary.best));
                 row.push(format!("{:.0}%", 100. * summary.spread()));
-                row.push(floors.map_or("-".into(), |floors| format!("{:.0}%", 100. * share(case, summary, floors))));
+                let share = floors.and_then(|floors| share(case, summary, floors));
+                row.push(share.map_or("-".into(), |share| format!("{:.0}%", 100. * share)));
             }
             None => row.extend([word(outcome, "tallow"), "-".into(), "-".into(), "-".into()]),
         }
@@ -53,20 +54,26 @@ pub fn render(outcomes: &[(Entry, Outcome)], floors: &[(usize, Floors)], keys: &
 }
 
 /// The time of the floor over the time taken: 1 is the machine's limit.
-fn share(case: &Case, summary: &Summary, floors: &Floors) -> f64 {
-    let arithmetic = case.flops / floors.flops;
+fn share(case: &Case, summary: &Summary, floors: &Floors) -> Option<f64> {
+    let peak = match case.unit {
+        Unit::Time => floors.flops,
+        // Packed weights meet inputs of 8 bits.
+        Unit::Tokens(_) => floors.int8.unwrap_or(floors.flops),
+        Unit::Bytes => return None,
+    };
     let memory = case.bytes / floors.read.max(floors.copy);
-    1e9 * arithmetic.max(memory) / summary.median
+    Some(1e9 * memory.max(case.flops / peak) / summary.median)
 }
 
-/// A median as a time, or as a rate where the case counts items.
+/// A measured value in the case's unit.
 fn quantity(case: &Case, nanoseconds: f64) -> String {
-    match case.items {
-        Some(items) => format!("{} /s", digits(1e9 * items / nanoseconds)),
-        None if nanoseconds < 1e3 => format!("{} ns", digits(nanoseconds)),
-        None if nanoseconds < 1e6 => format!("{} us", digits(nanoseconds / 1e3)),
-        None if nanoseconds < 1e9 => format!("{} ms", digits(nanoseconds / 1e6)),
-        None => format!("{} s", digits(nanoseconds / 1e9)),
+    match case.unit {
+        Unit::Tokens(tokens) => format!("{}/s", digits(1e9 * tokens as f64 / nanoseconds)),
+        Unit::Bytes => format!("{} MB", digits(nanoseconds / 1e6)),
+        Unit::Time if nanoseconds < 1e3 => format!("{} ns", digits(nanoseconds)),
+        Unit::Time if nanoseconds < 1e6 => format!("{} us", digits(nanoseconds / 1e3)),
+        Unit::Time if nanoseconds < 1e9 => format!("{} ms", digits(nanoseconds / 1e6)),
+        Unit::Time => format!("{} s", digits(nanoseconds / 1e9)),
     }
 }
 
@@ -91,8 +98,12 @@ fn word(outcome: &Outcome, key: &str) -> String {
 
 fn targets(targets: &[(&str, f64)]) -> String {
     let all: Vec<String> =
-        targets.iter().map(|(key, ratio)| format!("{} {ratio}", title(key).unwrap_or(key))).collect();
+        targets.iter().map(|(key, ratio)| format!("{} {}", title(key).unwrap_or(key), round(*ratio))).collect();
     all.join(", ")
+}
+
+fn round(ratio: f64) -> f64 {
+    (100. * ratio).round() / 100.
 }
 
 /// Whether the targets are met beside those peers that were timed.
@@ -171,7 +182,7 @@ mod tests {
             flops: 1e9,
             bytes: 1e6,
             tolerance: 0.,
-            items: None,
+            unit: Unit::Time,
         };
         let verdicts = verdicts.iter().map(|(key, verdict)| (key.to_string(), verdict.clone())).collect();
         let outcome = Outcome { case: case.clone(), threads: 1, verdicts };
@@ -239,7 +250,9 @@ mod tests {
         let mut case = entry.case;
         let shown = [1.234, 12_345., 9.996e6, 1.5e9].map(|time| quantity(&case, time));
         assert_eq!(shown, ["1.23 ns", "12.3 us", "10.0 ms", "1.50 s"]);
-        case.items = Some(32.);
-        assert_eq!(quantity(&case, 1e9), "32.0 /s");
+        case.unit = Unit::Tokens(32);
+        assert_eq!(quantity(&case, 1e9), "32.0/s");
+        case.unit = Unit::Bytes;
+        assert_eq!(quantity(&case, 2.5e8), "250 MB");
     }
 }

@@ -31,7 +31,9 @@ fn load(job: &Job) -> Result<Vec<Tensor>, Refusal> {
     };
     let load = |file: &InputFile| -> Result<Tensor, Refusal> {
         Ok(match file.fill {
-            Fill::Ids { .. } => Tensor::from_vec(read_u32(&file.path)?, file.dims.as_slice(), &Device::Cpu)?,
+            Fill::Ids { .. } | Fill::Listed { .. } => {
+                Tensor::from_vec(read_u32(&file.path)?, file.dims.as_slice(), &Device::Cpu)?
+            }
             _ => Tensor::from_vec(read_f32(&file.path)?, file.dims.as_slice(), &Device::Cpu)?.to_dtype(dtype)?,
         })
     };

@@ -1,6 +1,6 @@
 //! Words that the table is written in.
 
-use tallow_bench_protocol::{Case, Element, Fill, Input, Op};
+use tallow_bench_protocol::{Case, Element, Fill, Input, Op, Unit};
 
 use super::Entry;
 
@@ -21,7 +21,7 @@ pub fn case(group: &str, name: impl Into<String>, op: Op, inputs: Vec<Input>, re
         flops: 0.,
         bytes: 4. * elements as f64,
         tolerance: 1e-4,
-        items: None,
+        unit: Unit::Time,
     };
     Entry { case, targets: Vec::new() }
 }
