@@ -204,6 +204,9 @@ impl Bench<'_> {
         hellos: &[(String, Hello)],
         floors: &[(usize, Floors)],
     ) -> Result<(), String> {
+        // Who can do none of the group's cases gets no column.
+        let (hellos, _): (Vec<_>, Vec<_>) =
+            hellos.iter().cloned().partition(|(key, _)| outcomes.iter().any(|(_, outcome)| outcome.takes_part(key)));
         let keys: Vec<String> = hellos.iter().map(|(key, _)| key.clone()).collect();
         let table = table::render(outcomes, floors, &keys);
         let notes = table::notes(outcomes);
@@ -216,7 +219,7 @@ impl Bench<'_> {
         let raw = Raw {
             machine: &self.machine,
             command: &self.options.command,
-            participants: hellos,
+            participants: &hellos,
             absent: &self.absent,
             floors,
             outcomes: outcomes.iter().map(|(_, outcome)| outcome).collect(),
@@ -232,7 +235,7 @@ impl Bench<'_> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(format!("docs/performance.md cannot be read: {error}")),
         };
-        let body = self.body(group, &table, &notes, hellos, floors);
+        let body = self.body(group, &table, &notes, &hellos, floors);
         page::write_whole(&path, &page::replace(&page, &section, &body)?)
     }
 

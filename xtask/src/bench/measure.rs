@@ -68,6 +68,11 @@ impl Outcome {
             _ => None,
         })
     }
+
+    /// Whether a participant can do this case at all.
+    pub fn takes_part(&self, key: &str) -> bool {
+        self.verdicts.iter().any(|(name, verdict)| name == key && !matches!(verdict, Verdict::Unsupported(_)))
+    }
 }
 
 /// What a case is measured with.
@@ -276,6 +281,7 @@ mod tests {
         assert!(outcome.summary("tallow").is_some());
         assert_eq!(outcome.verdicts[1].1, Verdict::Unsupported("no such thing".into()));
         assert_eq!(outcome.verdicts[2].1, Verdict::Failed("broken".into()));
+        assert_eq!(["tallow", "cannot", "breaks"].map(|key| outcome.takes_part(key)), [true, false, true]);
     }
 
     #[test]
