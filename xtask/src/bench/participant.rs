@@ -111,6 +111,8 @@ impl Participant {
         for name in THREAD_VARIABLES {
             command.env(name, &threads);
         }
+        // Errors are told in one line.
+        command.env_remove("RUST_BACKTRACE").env_remove("RUST_LIB_BACKTRACE");
         pin::pin(&mut command, &self.cpus);
         Ok(command)
     }

@@ -17,7 +17,10 @@ impl Participant for Candle {
     }
 
     fn prepare(&mut self, job: &Job) -> Result<Prepared, Refusal> {
-        cases::prepare(job)
+        cases::prepare(job).map_err(|refusal| match refusal {
+            Refusal::Failed(message) if message.contains("unsupported dtype") => Refusal::Unsupported(message),
+            other => other,
+        })
     }
 }
 
