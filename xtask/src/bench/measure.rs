@@ -154,7 +154,12 @@ fn time(seats: &mut [&mut dyn Seat], verdicts: &mut [Option<Verdict>], unit: Uni
                     Unit::Time | Unit::Tokens(_) => (TURN.as_nanos() as u64 / once).clamp(1, 2000) as u32,
                     Unit::Bytes => 1,
                 };
-                running.push(Turns { place, times, all: Vec::new(), turns: 0, spent: Duration::ZERO });
+                let mut turns = Turns { place, times, all: Vec::new(), turns: 0, spent: Duration::ZERO };
+                // Preparing was the warm-up of a run that fills a turn by itself.
+                if times == 1 {
+                    turns = Turns { all: vec![once], turns: 1, spent: Duration::from_nanos(once), ..turns };
+                }
+                running.push(turns);
             }
             Err(message) => *verdict = Some(Verdict::Failed(message)),
         }
