@@ -107,6 +107,51 @@ fn every_dtype() {
     }
 }
 
+#[test]
+fn the_same_bits_on_any_number_of_threads() {
+    let mut noise = Noise(27);
+    let f = DType::F32;
+    // Tiles, few rows by columns, few rows by pieces of the depth, batches.
+    let cases = [(1, 1100, 1000, 0), (3, 600, 900, 0), (70, 600, 60, 0), (5, 40, 50, 0), (30, 70, 20, 9)];
+    for (m, k, n, batch) in cases {
+        for unit in [RightUnit::K, RightUnit::N] {
+            for right in [f, DType::F16, DType::BF16, DType::F8E4M3] {
+                let (mi, ki, ni, b) = (m as i64, k as i64, n as i64, batch as i64);
+                let silu = expr(&[
+                    (Inst::Acc(0), f),
+                    (Inst::Acc(1), f),
+                    (Inst::Unary(UnaryOp::Silu, 0), f),
+                    (Inst::Binary(BinaryOp::Mul, 2, 1), f),
+                ]);
+                let mut pair = part(right, 1, silu);
+                (pair.paired, pair.right_unit) = (true, unit);
+                let mut plain = part(right, 1, acc(f));
+                plain.right_unit = unit;
+                let axes = usize::from(batch > 0);
+                let kernel = Kernel::Contract(contract(axes as u8, f, m, vec![pair, plain]));
+                let tail = if unit == RightUnit::K { [1, ki] } else { [2 * ni, 1] };
+                let right_words = |n: i64| [&[n, 0][..], &[2 * ki * ni][..axes], &tail].concat();
+                let words =
+                    [&[b][..axes], &[mi, ki, 0], &[mi * ki][..axes], &[ki, 1], &right_words(ni), &right_words(2 * ni)]
+                        .concat();
+                let count = batch.max(1);
+                let inputs = [bytes(&noise.floats(count * m * k)), noise_of(&mut noise, right, count * 2 * k * n)];
+                let sizes = [count * m * n * 4, count * m * n * 8];
+                let of = |threads| {
+                    let backend = CpuBackend::with_threads(threads).unwrap();
+                    run(&backend, kernel.clone(), &inputs, &sizes, &words, &[])
+                };
+                let first = of(1);
+                assert!(of(2) == first && of(3) == first && of(8) == first, "{m} x {k} x {n} {unit:?} {right}");
+                let out = [(f, count * m * n), (f, count * m * n * 2)];
+                let backend = CpuBackend::with_threads(2).unwrap();
+                let what = format!("{batch} of {m} x {k} x {n} {unit:?} {right}");
+                check(&backend, &what, &kernel, &inputs, &out, &words, &[], 2e-5);
+            }
+        }
+    }
+}
+
 /// gelu(acc * scalar + bias[j]) + residual[i, j]
 fn gelu_epilogue(first_scalar: u16) -> Expr {
     let f = DType::F32;

@@ -345,7 +345,9 @@ impl<'a> Job<'a> {
         let work = total.saturating_mul(k.max(1));
         let dense = match self.class {
             _ if quantized || k == 0 => false,
-            Class::F32 | Class::F64 => m > FEW || !self.is_few(kernel.right.1, &right, along),
+            Class::F32 | Class::F64 => {
+                m > FEW || !self.is_few(kernel.right.1, &right, along) || self.pieces(kernel, &right, n).is_some()
+            }
             _ => false,
         };
         let (tile_rows, tile_cols) = if work <= GRAIN || total == 0 || dense {
@@ -401,8 +403,11 @@ impl<'a> Job<'a> {
     /// Runs all tiles.
     fn run(&self, kernel: &ContractKernel, left: &Left<'_>) -> Result<()> {
         for part in &self.dense {
-            match self.class {
-                Class::F64 => self.dense::<f64>(part, left)?,
+            let pieces = if self.m <= FEW { self.pieces(part.kernel, &part.right, part.n) } else { None };
+            match (self.class, pieces) {
+                (Class::F64, Some(pieces)) => self.deep::<f64>(part, left, pieces)?,
+                (_, Some(pieces)) => self.deep::<f32>(part, left, pieces)?,
+                (Class::F64, None) => self.dense::<f64>(part, left)?,
                 _ => self.dense::<f32>(part, left)?,
             }
         }

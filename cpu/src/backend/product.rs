@@ -1,16 +1,21 @@
 //! The dense float products of a contraction: its operands as strips that the packed kernels ask for.
 
 use smallvec::SmallVec;
-use tallow_graph::{DType, Result};
+use tallow_graph::kernel::ContractPart;
+use tallow_graph::{DType, Error, Result};
 
 use super::class::{Class, Num};
 use super::contract::{Job, Left, PartRun, Place, copy_out};
+use super::exec::{slice, slice_mut};
 use super::scratch::{self, FirstError};
 use super::walk::{Bound, Nest};
-use crate::gemm::{Cut, Element, Kernel, Product, Stored, Strip};
+use crate::gemm::{Cut, Element, Few, Kernel, Product, Stored, Strip};
 
 /// Multiplications of one product of a batch up to which a thread computes it alone.
 const ALONE: usize = 16 << 20;
+
+/// Elements of a right operand from which few rows are multiplied by pieces of the depth, and those of all pieces' sums.
+const DEEP: (usize, usize) = (1 << 20, 1 << 20);
 
 /// How elements of `dtype` are stored for products in `class`, if they can be packed as they are.
 pub(super) fn stored(class: Class, dtype: DType) -> Option<Stored> {
@@ -133,5 +138,93 @@ impl<'a> Job<'a> {
             }
         }
         failed.done()
+    }
+
+    /// Into how many pieces of the depth the product of a few rows is cut, where the right operand's rows lie in one piece:
+    /// each thread then reads memory in its order, not a part of every row. By the shapes alone, since sums depend on it.
+    pub(super) fn pieces(&self, kernel: &ContractPart, right: &Bound<'_>, n: usize) -> Option<usize> {
+        let axes = self.batch.len();
+        let cols = n.saturating_mul(if kernel.paired { 2 } else { 1 });
+        let rows = right.strides[axes] != 1 && right.strides[axes + 1] == 1;
+        let deep = rows && stored(self.class, kernel.right.1).is_some() && cols.saturating_mul(self.k) >= DEEP.0;
+        let pieces = (DEEP.1 / (self.m * cols).max(1)).min(self.k / 128).min(16);
+        (deep && pieces >= 4).then_some(pieces)
+    }
+
+    /// A part's products of few rows, by pieces of the depth, each with its epilogue.
+    pub(super) fn deep<T: Num + Element>(&self, part: &PartRun<'a>, left: &Left<'_>, pieces: usize) -> Result<()> {
+        let (kernel, pool, m, n) = (T::kernel(self.step.isa), self.step.pool, self.m, part.n);
+        let Some(stored) = stored(self.class, part.kernel.right.1) else { return Ok(()) };
+        let axes = self.batch.len();
+        let cols = n * if part.kernel.paired { 2 } else { 1 };
+        let depth = self.k.div_ceil(pieces);
+        let pieces = self.k.div_ceil(depth);
+        let size = size_of::<T>();
+        let bytes = (m * cols).checked_mul(pieces * size);
+        let bytes = bytes.ok_or_else(|| Error::msg("a product of few rows is too large"))?;
+        let wide = n.div_ceil(4 * self.step.pool.threads()).next_multiple_of(64);
+        let failed = FirstError::default();
+        scratch::with(scratch::PACKED, bytes, |memory| {
+            let sums = Sums(memory.cast::<T>());
+            for batch in 0..part.batches {
+                let index = self.batch_index(batch);
+                let from = |strides: &[i64]| -> i64 { index.iter().zip(strides).map(|(&i, &stride)| i * stride).sum() };
+                let (left_offset, right_offset) = (from(left.batch), from(&part.right.strides[..axes]));
+                let step = part.right.strides[axes];
+                let (x, w) = (Sums(left.at.cast_mut().cast::<T>()), &part.right);
+                pool.run(pieces, &|piece| {
+                    let first = piece * depth;
+                    let offset = (right_offset + first as i64 * step) as isize * stored.size::<T>() as isize;
+                    let few = Few {
+                        depth: depth.min(self.k - first),
+                        cols,
+                        left: x.at().cast_const().wrapping_offset((left_offset + first as i64 * left.k) as isize),
+                        row: left.row as isize,
+                        along: left.k as isize,
+                        right: w.at().cast_const().wrapping_offset(offset),
+                        step: step as isize,
+                        out: sums.at().wrapping_add(piece * m * cols),
+                        stride: cols,
+                    };
+                    // SAFETY: `bind` checked the operands; the piece's sums are this task's own.
+                    unsafe { kernel.few(stored, m, false, few) };
+                });
+                pool.run(n.div_ceil(wide), &|number| {
+                    let j = number * wide;
+                    let place = Place { batch, i: 0, j, rows: m, cols: wide.min(n - j) };
+                    failed.note(self.emit(part, &place, &|half, out, stride| {
+                        for row in 0..m {
+                            let from = sums.at().cast_const().wrapping_add(row * cols + half * n + j).cast::<u8>();
+                            // SAFETY: all pieces' sums are there; `emit` gives room for the tile.
+                            unsafe {
+                                let out = slice_mut::<T>(out.wrapping_add(row * stride * size), place.cols);
+                                out.copy_from_slice(slice(from, place.cols));
+                                for piece in 1..pieces {
+                                    let more: &[T] = slice(from.wrapping_add(piece * m * cols * size), place.cols);
+                                    out.iter_mut().zip(more).for_each(|(sum, &x)| *sum = sum.add(x));
+                                }
+                            }
+                        }
+                        Ok(())
+                    }));
+                });
+            }
+            Ok(())
+        })?;
+        failed.done()
+    }
+}
+
+/// An address that threads share: each uses its own part of what lies there, or all only read it.
+#[derive(Clone, Copy)]
+struct Sums<T>(*mut T);
+
+// SAFETY: see the type.
+unsafe impl<T> Sync for Sums<T> {}
+
+impl<T> Sums<T> {
+    /// The address. (A closure that names the field would capture the bare pointer.)
+    fn at(&self) -> *mut T {
+        self.0
     }
 }

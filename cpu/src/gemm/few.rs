@@ -28,9 +28,6 @@ pub(crate) struct Few<T> {
     pub stride: usize,
 }
 
-/// Bytes by which a stream of memory is asked for ahead of time.
-const AHEAD: usize = 1024;
-
 /// `R` rows by a right operand whose columns lie in one piece; the left operand's rows do too (`along` is 1).
 ///
 /// # Safety
@@ -40,7 +37,14 @@ pub(super) unsafe fn by_columns<S: Simd, F: Source<S>, const R: usize>(few: Few<
     // SAFETY: the caller's.
     unsafe {
         let mut j = 0;
-        // As many sums as the registers hold, and streams of memory enough.
+        // As many sums as the registers hold, and streams of memory enough. (Asking for memory ahead of time only slows what
+        // the processor foresees.)
+        if R == 1 && S::MANY {
+            while j + 8 <= few.cols {
+                columns::<S, F, R, 8>(&few, j);
+                j += 8;
+            }
+        }
         if R == 1 || S::MANY {
             while j + 4 <= few.cols {
                 columns::<S, F, R, 4>(&few, j);
@@ -76,7 +80,6 @@ unsafe fn columns<S: Simd, F: Source<S>, const R: usize, const C: usize>(few: &F
         while l + n <= few.depth {
             let mut w = [S::zero(); C];
             for c in 0..C {
-                S::prefetch(at[c].wrapping_add(l + AHEAD / size_of::<F>()).cast());
                 w[c] = F::load(at[c].add(l));
             }
             for r in 0..R {
@@ -113,14 +116,9 @@ pub(super) unsafe fn by_rows<S: Simd, F: Source<S>, const R: usize>(few: Few<S::
     // SAFETY: the caller's.
     unsafe {
         let mut l = 0;
-        // As many elements of the left operand as the registers hold.
-        let together = if S::MANY { 16 } else { 8 } / R.next_power_of_two();
-        if together == 16 {
-            while l + 16 <= few.depth {
-                rows::<S, F, R, 16>(&few, l);
-                l += 16;
-            }
-        }
+        // As many elements of the left operand as the registers hold, but no more rows than the first cache has ways: where
+        // rows are a power of two apart, all fall into one set.
+        let together = (if S::MANY { 16 } else { 8 } / R.next_power_of_two()).min(8);
         if together >= 8 {
             while l + 8 <= few.depth {
                 rows::<S, F, R, 8>(&few, l);
