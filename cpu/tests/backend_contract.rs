@@ -112,10 +112,11 @@ fn the_same_bits_on_any_number_of_threads() {
     let mut noise = Noise(27);
     let f = DType::F32;
     // Tiles, few rows by columns, few rows by pieces of the depth, batches.
-    let cases = [(1, 1100, 1000, 0), (3, 600, 900, 0), (70, 600, 60, 0), (5, 40, 50, 0), (30, 70, 20, 9)];
+    let cases = [(1, 1100, 500, 0), (3, 600, 900, 0), (70, 600, 60, 0), (5, 40, 50, 0), (30, 70, 20, 9)];
     for (m, k, n, batch) in cases {
         for unit in [RightUnit::K, RightUnit::N] {
-            for right in [f, DType::F16, DType::BF16, DType::F8E4M3] {
+            let rights = [f, DType::BF16, DType::F16, DType::F8E4M3];
+            for &right in &rights[..if k > 100 { 2 } else { 4 }] {
                 let (mi, ki, ni, b) = (m as i64, k as i64, n as i64, batch as i64);
                 let silu = expr(&[
                     (Inst::Acc(0), f),
@@ -142,7 +143,7 @@ fn the_same_bits_on_any_number_of_threads() {
                     run(&backend, kernel.clone(), &inputs, &sizes, &words, &[])
                 };
                 let first = of(1);
-                assert!(of(2) == first && of(3) == first && of(8) == first, "{m} x {k} x {n} {unit:?} {right}");
+                assert!(of(2) == first && of(3) == first, "{m} x {k} x {n} {unit:?} {right}");
                 let out = [(f, count * m * n), (f, count * m * n * 2)];
                 let backend = CpuBackend::with_threads(2).unwrap();
                 let what = format!("{batch} of {m} x {k} x {n} {unit:?} {right}");

@@ -5,7 +5,7 @@
 //! | AVX-512 | 14 x 32 | 28 sums, 2 of the right operand, 1 spread element, of 32 |
 //! | AVX2 | 6 x 16 | 12, 2, 1, of 16 |
 //! | NEON | 8 x 12 | 24, 3, 1, of 32 |
-//! | SSE2, simd128 | 4 x 8 | 8, 2, 1 and a product (no fused multiply-add), of 16 |
+//! | SSE2, simd128 | 6 x 8 | 12, 2, 1 and a product (no fused multiply-add), of 16 |
 
 use half::{bf16, f16};
 
@@ -247,8 +247,8 @@ mod sets {
         rows 14: [1 2 3 4 5 6 7 8 9 10 11 12 13 14], vectors 2);
     kernel!(AVX2: f32, Avx2, [micro_avx2 pack_avx2 columns_avx2 rows_avx2], 8 x 16, rows 6: [1 2 3 4 5 6], vectors 2, halves);
     kernel!(AVX2_F64: f64, Avx2F64, [micro_avx2 pack_avx2 columns_avx2 rows_avx2], 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2);
-    kernel!(PLAIN: f32, Sse, [micro_plain pack_plain columns_plain rows_plain], 4 x 8, rows 4: [1 2 3 4], vectors 2, halves);
-    kernel!(PLAIN_F64: f64, Sse64, [micro_plain pack_plain columns_plain rows_plain], 4 x 4, rows 4: [1 2 3 4], vectors 2);
+    kernel!(PLAIN: f32, Sse, [micro_plain pack_plain columns_plain rows_plain], 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2, halves);
+    kernel!(PLAIN_F64: f64, Sse64, [micro_plain pack_plain columns_plain rows_plain], 8 x 4, rows 6: [1 2 3 4 5 6], vectors 2);
 
     pub(super) fn f32(isa: Isa) -> &'static Kernel<f32> {
         match isa.level() {
@@ -294,11 +294,11 @@ mod sets {
     #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
     type VectorsF64 = Array<f64>;
 
-    kernel!(PLAIN: f32, Vectors, [micro_plain pack_plain columns_plain rows_plain], 4 x 8, rows 4: [1 2 3 4], vectors 2, halves);
+    kernel!(PLAIN: f32, Vectors, [micro_plain pack_plain columns_plain rows_plain], 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2, halves);
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-    kernel!(PLAIN_F64: f64, VectorsF64, [micro_plain pack_plain columns_plain rows_plain], 4 x 4, rows 4: [1 2 3 4], vectors 2);
+    kernel!(PLAIN_F64: f64, VectorsF64, [micro_plain pack_plain columns_plain rows_plain], 8 x 4, rows 6: [1 2 3 4 5 6], vectors 2);
     #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
-    kernel!(PLAIN_F64: f64, VectorsF64, [micro_plain pack_plain columns_plain rows_plain], 4 x 8, rows 4: [1 2 3 4], vectors 2);
+    kernel!(PLAIN_F64: f64, VectorsF64, [micro_plain pack_plain columns_plain rows_plain], 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2);
 
     pub(super) fn f32(_: Isa) -> &'static Kernel<f32> {
         &PLAIN
