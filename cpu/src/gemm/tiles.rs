@@ -23,7 +23,7 @@ const TILE: (usize, usize) = (112, 512);
 /// Rows and columns of a tile that packs for itself.
 const OWN_TILE: (usize, usize) = (256, 512);
 /// Multiplications below which a tile is not cut further.
-const LEAST: usize = 128 << 10;
+const LEAST: usize = 256 << 10;
 /// Bytes of packed operands that are shared.
 const SHARED: usize = 48 << 20;
 
@@ -128,7 +128,7 @@ impl Cut {
         if !alone && threads > 1 {
             loop {
                 let (tall, wide) = (rows.group * kernel.rows, cols.group * kernel.cols);
-                if rows.groups() * cols.groups() >= 16 * threads || tall * wide * k * halves <= 2 * LEAST {
+                if rows.groups() * cols.groups() >= 8 * threads || tall * wide * k * halves <= 2 * LEAST {
                     break;
                 }
                 if rows.group > 1 && (tall * 2 > wide || cols.group == 1) {
