@@ -16,9 +16,10 @@ use tallow_graph::{Error, Result};
 use super::kernel::Kernel;
 use crate::backend::scratch;
 
-/// Longest block of the depth: a panel of each operand over it stays in the first cache, or streams from the second.
+/// Longest block of the depth: panels over it stream from the second cache, and the output is read and written seldom.
 const DEPTH: usize = 512;
-/// Rows and columns of a tile: its packed operands over a block stay in the second cache.
+/// Rows and columns of a tile: its packed rows over a block stay in the second cache, while its columns pass through it
+/// strip by strip.
 const TILE: (usize, usize) = (112, 512);
 /// Rows and columns of a tile that packs for itself.
 const OWN_TILE: (usize, usize) = (256, 512);
@@ -140,7 +141,7 @@ impl Cut {
                 }
             }
         }
-        let blocks = k.div_ceil(DEPTH * 4 / size_of::<T>().max(4)).max(1);
+        let blocks = k.div_ceil(DEPTH).max(1);
         Cut { rows, cols, k, depth: k.div_ceil(blocks).next_multiple_of(4).max(4), halves }
     }
 
@@ -348,13 +349,21 @@ fn ready(flag: &Flag, count: usize, mut pack: impl FnMut(usize) -> Result<()>) -
         if strip >= count {
             break;
         }
-        let packed = pack(strip as usize);
-        // Also of a strip that failed, since others wait; the step fails as a whole.
-        flag.done.fetch_add(1, Ordering::Release);
-        result = result.and(packed);
+        let _done = Done(flag);
+        result = result.and(pack(strip as usize));
     }
     while flag.done.load(Ordering::Acquire) != count {
         std::hint::spin_loop();
     }
     result
+}
+
+/// Counts a strip as done when it goes, even if its packing failed or panicked: others wait for it, and the step fails as a
+/// whole.
+struct Done<'a>(&'a Flag);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.done.fetch_add(1, Ordering::Release);
+    }
 }
