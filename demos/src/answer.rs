@@ -158,6 +158,8 @@ fn difference(after: Counters, before: Counters) -> Counters {
         pipelines: after.pipelines.saturating_sub(before.pipelines),
         bind_groups: after.bind_groups.saturating_sub(before.bind_groups),
         buffers: after.buffers.saturating_sub(before.buffers),
+        writes: after.writes.saturating_sub(before.writes),
+        written: after.written.saturating_sub(before.written),
         ..after
     }
 }

@@ -10,4 +10,4 @@ pub mod quant;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use host::adapters_blocking;
-pub use host::{AdapterDescription, Options, Tier, WgpuBackend, WgpuBuffer, adapters};
+pub use host::{AdapterDescription, Options, Tier, Tune, WgpuBackend, WgpuBuffer, adapters};

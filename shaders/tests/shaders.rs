@@ -6,7 +6,7 @@ mod kernels;
 
 use std::{collections::HashSet, fs, path::PathBuf};
 use tallow_graph::DType;
-use tallow_wgpu::library::{self, Target};
+use tallow_wgpu::library::{self, Target, Vendor};
 
 /// A device at the guaranteed minimum, with the given tiers.
 fn target(naga: bool, subgroups: Option<(u32, u32)>, packed_dot: bool, f16: bool, software: bool) -> Target {
@@ -20,6 +20,7 @@ fn target(naga: bool, subgroups: Option<(u32, u32)>, packed_dot: bool, f16: bool
         max_storage_buffers: 8,
         max_dispatch: 65_535,
         software,
+        vendor: Vendor::Other,
     }
 }
 

@@ -1,7 +1,10 @@
 // Scaled dot-product attention, one pass over the keys (Milakov and Gimelshein, "Online normalizer calculation for
 // softmax", 2018). A workgroup of 64 serves ${QT} neighbouring queries of one head. Of 64 keys at a time, each invocation
 // scores one; then each sums up to four columns of the values. The generator gives q_base(b, t, h), k_base, v_base,
-// dot4(..), tails and store.
+// tails and store.
+// With SPLIT, several workgroups share the keys (flash decoding, Dao et al., 2023): each leaves what it found in scratch
+// memory, [batch, query, head][split][top, total, the unscaled sums], and a second launch combines them. Where the keys
+// are few, one workgroup takes them all and stores the result at once.
 var<workgroup> scores: array<f32, ${SCORES}>;
 var<workgroup> weights: array<f32, ${SCORES}>;
 @compute @workgroup_size(64)
@@ -14,11 +17,26 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let h = group % ${HEADS};
     let chunk = (group / ${HEADS}) % chunks;
     let tile = (group / (${HEADS} * chunks)) % tiles;
+//#if SPLIT
+    let splits = ${SPLITS};
+    let split = (group / (${HEADS} * chunks * tiles)) % splits;
+    let b = group / (${HEADS} * chunks * tiles * splits);
+//#else
     let b = group / (${HEADS} * chunks * tiles);
+//#endif
     if (b < ${BATCH}) {
         let kv_head = h / (${HEADS} / ${KV_HEADS});
         let t0 = tile * ${QT}u;
+//#if SPLIT
+        var range = visible(t0, min(t0 + ${QT}u, queries) - 1u);
+        if (splits > 1u) {
+            let share = ((range.y - range.x + splits - 1u) / splits + 63u) & 0xffffffc0u;
+            range.x = min(range.x + split * share, range.y);
+            range.y = min(range.x + share, range.y);
+        }
+//#else
         let range = visible(t0, min(t0 + ${QT}u, queries) - 1u);
+//#endif
 //#for q QT
         let q_${q} = q_base(b, min(t0 + ${q}u, queries - 1u), h);
         var top_${q} = T_LOWEST;
@@ -95,6 +113,20 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
 //#for q QT
         if (t0 + ${q}u < queries) {
             let t = t0 + ${q}u;
+//#if SPLIT
+            if (splits > 1u) {
+                let at = (((b * queries + t) * ${HEADS} + h) * splits + split) * (${V_WIDTH} + 2u);
+                if (lid == 0u && chunk == 0u) {
+                    scratch[at] = bitcast<u32>(top_${q});
+                    scratch[at + 1u] = bitcast<u32>(total_${q});
+                }
+//#for r 4
+                if (column + ${r}u * 64u < ${V_WIDTH}) {
+                    scratch[at + 2u + column + ${r}u * 64u] = bitcast<u32>(acc_${q}_${r});
+                }
+//#end
+            } else {
+//#endif
             let out_${q} = ${OUT};
             let share = select(0.0, 1.0 / total_${q}, total_${q} != 0.0);
 //#for r 4
@@ -102,7 +134,40 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
                 ${STORE}(out_${q} + column + ${r}u * 64u, acc_${q}_${r} * share);
             }
 //#end
+//#if SPLIT
+            }
+//#endif
         }
 //#end
     }
 }
+//#if SPLIT
+// One column of one result each.
+@compute @workgroup_size(64)
+fn combine(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let i = (wid.y * nwg.x + wid.x) * 64u + lid;
+    let item = i / ${V_WIDTH};
+    let column = i % ${V_WIDTH};
+    let h = item % ${HEADS};
+    let t = (item / ${HEADS}) % ${QUERIES};
+    let b = item / (${HEADS} * ${QUERIES});
+    if (b >= ${BATCH}) {
+        return;
+    }
+    let size = ${V_WIDTH} + 2u;
+    let first = item * ${SPLITS} * size;
+    var top = T_LOWEST;
+    for (var s = 0u; s < ${SPLITS}; s++) {
+        top = max(top, bitcast<f32>(scratch[first + s * size]));
+    }
+    var total = 0.0;
+    var sum = 0.0;
+    for (var s = 0u; s < ${SPLITS}; s++) {
+        let at = first + s * size;
+        let shrink = t_exp(bitcast<f32>(scratch[at]) - top);
+        total += bitcast<f32>(scratch[at + 1u]) * shrink;
+        sum += bitcast<f32>(scratch[at + 2u + column]) * shrink;
+    }
+    ${STORE}(${OUT} + column, sum * select(0.0, 1.0 / total, total != 0.0));
+}
+//#endif

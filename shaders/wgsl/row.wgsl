@@ -5,7 +5,8 @@
 //   combine(a, b), identity()   the reduction's operation
 //   ROWS, LENGTH                sizes, as expressions on the uniform block
 // With SERIAL, one invocation walks a row alone: no barriers. Else a workgroup of ${WG} shares a row, and meets in a
-// tree of workgroup memory.
+// tree of workgroup memory; a norm then keeps ${KEEP} values an invocation in registers, so that a row of up to
+// ${WG} * ${KEEP} elements is read once, whatever fused into `before` computed once; what is beyond is read again.
 //#if !SERIAL
 var<workgroup> shared_a: array<${T}, ${WG}>;
 //#if ARG
@@ -97,6 +98,13 @@ fn meet_best(mine: Best, lid: u32) -> Best {
 fn row(r: u32, lid: u32) {
     begin(r);
     let n = ${LENGTH};
+//#for c KEEP
+    let at_${c} = lid + ${c}u * ${STEP}u;
+    var x_${c} = 0.0;
+    if (at_${c} < n) {
+        x_${c} = before(at_${c});
+    }
+//#end
     // Partial results of runs keep the rounding error of long sums low.
 //#if ARG
     var mine = Best(identity(), 0xffffffffu);
@@ -126,28 +134,49 @@ fn row(r: u32, lid: u32) {
         finish(r, 0u, result);
     }
 //#endif
+//#if NORM_ANY
+    let rest_from = lid + ${KEEP}u * ${STEP}u;
+//#endif
 //#if RMS
     var squares = 0.0;
-    for (var j = lid; j < n; j += ${STEP}u) {
+//#for c KEEP
+    squares += x_${c} * x_${c};
+//#end
+    for (var j = rest_from; j < n; j += ${STEP}u) {
         let x = before(j);
         squares += x * x;
     }
     let scale = 1.0 / sqrt(meet(squares, lid) / f32(n) + ${EPS});
-    for (var j = lid; j < n; j += ${STEP}u) {
+//#for c KEEP
+    if (at_${c} < n) {
+        finish(r, at_${c}, x_${c} * scale);
+    }
+//#end
+    for (var j = rest_from; j < n; j += ${STEP}u) {
         finish(r, j, before(j) * scale);
     }
 //#endif
 //#if LAYER
     var sum = 0.0;
-    for (var j = lid; j < n; j += ${STEP}u) {
+//#for c KEEP
+    sum += x_${c};
+//#end
+    for (var j = rest_from; j < n; j += ${STEP}u) {
         sum += before(j);
     }
     let near = meet(sum, lid) / f32(n);
-    // A second pass: the difference of two means of squares would cancel. It also corrects the mean, which is rounded in
+    // A second walk: the difference of two means of squares would cancel. It also corrects the mean, which is rounded in
     // a sum of large numbers.
     var rest = 0.0;
     var squares = 0.0;
-    for (var j = lid; j < n; j += ${STEP}u) {
+//#for c KEEP
+    if (at_${c} < n) {
+        let x = x_${c} - near;
+        rest += x;
+        squares += x * x;
+    }
+//#end
+    for (var j = rest_from; j < n; j += ${STEP}u) {
         let x = before(j) - near;
         rest += x;
         squares += x * x;
@@ -155,23 +184,44 @@ fn row(r: u32, lid: u32) {
     rest = meet(rest, lid) / f32(n);
     let mean = near + rest;
     let scale = 1.0 / sqrt(max(meet(squares, lid) / f32(n) - rest * rest, 0.0) + ${EPS});
-    for (var j = lid; j < n; j += ${STEP}u) {
+//#for c KEEP
+    if (at_${c} < n) {
+        finish(r, at_${c}, (x_${c} - mean) * scale);
+    }
+//#end
+    for (var j = rest_from; j < n; j += ${STEP}u) {
         finish(r, j, (before(j) - mean) * scale);
     }
 //#endif
 //#if SOFTMAX
     // A finite start: a row of -inf alone gives 0 / 0, which is NaN, as it should be. NaN reaches the sum.
     var top = -3.4028234e38;
-    for (var j = lid; j < n; j += ${STEP}u) {
+//#for c KEEP
+    if (at_${c} < n) {
+        top = max(top, x_${c});
+    }
+//#end
+    for (var j = rest_from; j < n; j += ${STEP}u) {
         top = max(top, before(j));
     }
     top = meet_max(top, lid);
     var sum = 0.0;
-    for (var j = lid; j < n; j += ${STEP}u) {
+//#for c KEEP
+    if (at_${c} < n) {
+        x_${c} = t_exp(x_${c} - top);
+        sum += x_${c};
+    }
+//#end
+    for (var j = rest_from; j < n; j += ${STEP}u) {
         sum += t_exp(before(j) - top);
     }
     sum = meet(sum, lid);
-    for (var j = lid; j < n; j += ${STEP}u) {
+//#for c KEEP
+    if (at_${c} < n) {
+        finish(r, at_${c}, x_${c} / sum);
+    }
+//#end
+    for (var j = rest_from; j < n; j += ${STEP}u) {
         finish(r, j, t_exp(before(j) - top) / sum);
     }
 //#endif

@@ -42,6 +42,7 @@ fn greedy(family: &str, on: &Candidate) {
         max_tokens: Some(want.len()),
         // Smaller than the prompt, so that chunks are tested too.
         prompt_chunk: 5,
+        in_flight: None,
     };
     let mut generation = Generation::new(&mut decoder, &prompt, 0, &[], options).unwrap();
     let mut got = Vec::new();

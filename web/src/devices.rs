@@ -43,6 +43,10 @@ export interface DeviceCounters {
   bindGroups: number;
   /** Buffers created. */
   buffers: number;
+  /** Uploads: parameters of runs, and writes of buffers. */
+  writes: number;
+  /** Their bytes. */
+  written: number;
   /** Bytes in live buffers. */
   bytes: number;
   /** The most that `bytes` has been. */
@@ -92,6 +96,8 @@ impl Device {
             ("pipelines", number(counters.pipelines)),
             ("bindGroups", number(counters.bind_groups)),
             ("buffers", number(counters.buffers)),
+            ("writes", number(counters.writes)),
+            ("written", number(counters.written)),
             ("bytes", number(counters.bytes)),
             ("peakBytes", number(counters.peak_bytes)),
         ])

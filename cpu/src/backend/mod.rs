@@ -309,10 +309,10 @@ impl Backend for CpuBackend {
             dispatches: self.dispatches.load(Ordering::Relaxed),
             submits: self.submits.load(Ordering::Relaxed),
             pipelines: self.prepared.load(Ordering::Relaxed),
-            bind_groups: 0,
             buffers,
             bytes,
             peak_bytes,
+            ..Counters::default()
         }
     }
 

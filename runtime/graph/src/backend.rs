@@ -52,8 +52,7 @@ pub struct Info {
     pub can_block: bool,
 }
 
-/// One way in which a backend can run a kernel. Several may be offered; the cheapest is taken, and a measurement may
-/// choose another later.
+/// One way in which a backend can run a kernel. Several may be offered; [`Backend::choose`] takes one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Implementation {
     /// The backend's own number, stable across runs of one version.
@@ -144,6 +143,10 @@ pub struct Counters {
     pub bind_groups: u64,
     /// Buffers created on the device (not taken from the pool).
     pub buffers: u64,
+    /// Uploads: parameters of runs, and writes of buffers.
+    pub writes: u64,
+    /// Their bytes.
+    pub written: u64,
     /// Bytes in live buffers, the pool's included.
     pub bytes: u64,
     /// The most that `bytes` has been.
@@ -164,6 +167,12 @@ pub trait Backend: Send + Sync + 'static {
     /// The ways to run a kernel; empty where it cannot (then the graph decomposes, or does not fuse). `words` are an
     /// example of the data to come, for estimates; a choice must be right for any data.
     fn lower(&self, kernel: &Kernel, words: &[i64]) -> SmallVec<[Implementation; 2]>;
+
+    /// The way to run a kernel in a new plan, out of [`Backend::lower`]'s: the cheapest by estimate, unless the backend has
+    /// measured. `None` where there is none.
+    fn choose(&self, kernel: &Kernel, words: &[i64]) -> Option<Implementation> {
+        self.lower(kernel, words).into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost))
+    }
 
     /// Whether the device runs a composite (softmax, a norm, attention) in a kernel of its own; where it does not, the
     /// composite is built from primitives.

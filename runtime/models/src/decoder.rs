@@ -41,6 +41,8 @@ pub struct Decoder {
     pub(crate) rope: Rope,
     pub(crate) caches: Vec<KvCache>,
     pub(crate) context: usize,
+    /// Positions at the end of the caches that were computed before anybody knew whether they are wanted.
+    pub(crate) ahead: usize,
 }
 
 impl Decoder {
@@ -61,6 +63,11 @@ impl Decoder {
 
     /// Positions so far.
     pub fn position(&self) -> usize {
+        self.computed() - self.ahead
+    }
+
+    /// Positions in the caches.
+    fn computed(&self) -> usize {
         self.caches.first().map_or(0, KvCache::len)
     }
 
@@ -71,13 +78,26 @@ impl Decoder {
 
     /// Forgets all positions.
     pub fn clear(&mut self) {
+        self.ahead = 0;
         self.caches.iter_mut().for_each(KvCache::clear);
+    }
+
+    /// Forgets the positions from `len` on.
+    pub fn truncate(&mut self, len: usize) {
+        let len = len.min(self.position());
+        self.ahead = 0;
+        self.caches.iter_mut().for_each(|cache| cache.truncate(len));
+    }
+
+    /// Takes positions that were computed ahead for good.
+    pub(crate) fn settle(&mut self, positions: usize) {
+        self.ahead = self.ahead.saturating_sub(positions);
     }
 
     /// The final norm's input: ids [batch, positions] -> [batch, positions, hidden].
     fn hidden(&mut self, ids: &Tensor) -> Result<Tensor> {
         let positions = ids.dims2()?.1;
-        let end = self.position().saturating_add(positions);
+        let end = self.computed().saturating_add(positions);
         if end > self.context {
             return Err(Error::op("decoder", format!("position {end} is beyond the context of {}", self.context)));
         }
@@ -91,7 +111,7 @@ impl Decoder {
 
     /// Runs `f`. Where it fails, the cache is as it was: else some layers would hold more positions than others.
     fn or_restore<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let before = self.position();
+        let before = self.computed();
         let result = f(self);
         if result.is_err() {
             self.caches.iter_mut().for_each(|cache| cache.truncate(before));
@@ -101,6 +121,7 @@ impl Decoder {
 
     /// Logits of every position: ids [batch, positions] of an integer dtype -> [batch, positions, vocabulary], F32.
     pub fn forward(&mut self, ids: &Tensor) -> Result<Tensor> {
+        self.truncate(usize::MAX);
         self.or_restore(|this| {
             let x = this.hidden(ids)?;
             this.head.forward(&this.norm.forward(&x)?)
@@ -109,6 +130,19 @@ impl Decoder {
 
     /// Logits of the last position only: [batch, vocabulary], F32.
     pub fn forward_last(&mut self, ids: &Tensor) -> Result<Tensor> {
+        self.truncate(usize::MAX);
+        self.last(ids)
+    }
+
+    /// [`Decoder::forward_last`] of positions that may not be wanted: they do not count until they are settled, and are
+    /// forgotten when anything else is computed.
+    pub(crate) fn forward_ahead(&mut self, ids: &Tensor) -> Result<Tensor> {
+        let logits = self.last(ids)?;
+        self.ahead += ids.dims2()?.1;
+        Ok(logits)
+    }
+
+    fn last(&mut self, ids: &Tensor) -> Result<Tensor> {
         self.or_restore(|this| {
             let x = this.hidden(ids)?;
             let (batch, positions, width) = x.dims3()?;

@@ -1,10 +1,17 @@
 //! Generating token after token.
+//!
+//! Where the device can choose tokens itself, several steps are under way at once: a step takes the token before it as a
+//! tensor that the host has not seen yet, and only ids are read. What was computed beyond the end is forgotten.
 
 use crate::decoder::Decoder;
+use std::collections::VecDeque;
 use tallow::{
     Error, Result, Tensor,
-    generation::{LogitsProcessor, SamplingConfig},
+    generation::{LogitsProcessor, SampledToken, SamplingConfig},
 };
+
+/// Steps under way at once on a GPU: enough to hide the time from a token's choice to its reading, 5 to 15 ms in browsers.
+const IN_FLIGHT: usize = 4;
 
 /// How to generate.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,11 +22,14 @@ pub struct GenerationOptions {
     pub max_tokens: Option<usize>,
     /// Positions computed at once while reading the prompt: bounds memory.
     pub prompt_chunk: usize,
+    /// Most tokens that are computed at once where the device chooses them itself; those beyond the end are computed in
+    /// vain. `None`: 4 on a GPU, 1 on a software one.
+    pub in_flight: Option<usize>,
 }
 
 impl Default for GenerationOptions {
     fn default() -> Self {
-        Self { sampling: SamplingConfig::default(), max_tokens: None, prompt_chunk: 512 }
+        Self { sampling: SamplingConfig::default(), max_tokens: None, prompt_chunk: 512, in_flight: None }
     }
 }
 
@@ -43,6 +53,13 @@ pub struct Stats {
     pub generated: usize,
 }
 
+/// A token on its way from the device.
+struct Flight {
+    /// What it is chosen from.
+    logits: Tensor,
+    token: SampledToken,
+}
+
 /// A generation under way.
 pub struct Generation<'m> {
     model: &'m mut Decoder,
@@ -51,10 +68,14 @@ pub struct Generation<'m> {
     ends: Vec<u32>,
     /// Prompt and generated tokens.
     tokens: Vec<u32>,
-    /// How many of `tokens` the model has seen.
+    /// How many of `tokens` the model has seen; it has seen those in flight too, but for the last.
     seen: usize,
     /// What the model said after the last of them, until it is asked for more.
     last: Option<Tensor>,
+    /// Tokens that follow `tokens`, chosen by the device, in order. Empty where it cannot choose.
+    flights: VecDeque<Flight>,
+    /// How many there may be; 0 where the device cannot choose.
+    most: usize,
     stats: Stats,
     finish: Option<Finish>,
 }
@@ -91,6 +112,12 @@ impl<'m> Generation<'m> {
             return Err(Error::msg("the cache does not hold the beginning of the prompt"));
         }
         let sampler = LogitsProcessor::from_config(options.sampling.clone())?;
+        let most = match options.in_flight {
+            _ if !sampler.runs_on(model.device()) => 0,
+            Some(most) => most.max(1),
+            None if model.device().info().software => 1,
+            None => IN_FLIGHT,
+        };
         let stats = Stats { prompt: prompt.len(), generated: 0 };
         Ok(Self {
             model,
@@ -99,6 +126,8 @@ impl<'m> Generation<'m> {
             tokens: prompt.to_vec(),
             seen: cached,
             last: None,
+            flights: VecDeque::new(),
+            most,
             stats,
             finish: None,
             options,
@@ -118,19 +147,79 @@ impl<'m> Generation<'m> {
             self.finish = Some(Finish::ContextFull);
             return Ok(None);
         }
-        let mut logits = self.logits().await?;
-        let id = self.sampler.sample_with_history(&mut logits, &self.tokens)?;
+        let id = self.choose().await?;
         if self.ends.contains(&id) {
+            self.land();
             self.finish = Some(Finish::End);
             return Ok(None);
         }
         self.tokens.push(id);
         self.stats.generated += 1;
+        if !self.flights.is_empty() {
+            // The step after it is under way.
+            self.model.settle(1);
+            self.seen += 1;
+        }
         Ok(Some(id))
     }
 
-    /// The logits after all tokens so far. Without a new token in between, they are the same again.
-    pub async fn logits(&mut self) -> Result<Vec<f32>> {
+    /// The token after all so far.
+    async fn choose(&mut self) -> Result<u32> {
+        // No more than may be asked for, so that nothing is computed in vain but for an end token.
+        let left = self.options.max_tokens.map_or(usize::MAX, |max| max.saturating_sub(self.stats.generated));
+        let room = (self.model.context() + 1).saturating_sub(self.tokens.len());
+        // One more with each token: the first one need not wait for the steps after it.
+        let begun = self.stats.generated + 1;
+        while self.flights.len() < self.most.min(left).min(room).min(begun) {
+            self.launch().await?;
+        }
+        let id = match self.flights.front_mut() {
+            Some(flight) => flight.token.id().await,
+            None => Ok(None),
+        };
+        let id = id.inspect_err(|_| self.land())?;
+        if let Some(flight) = self.flights.pop_front() {
+            // As it was before the token: `logits` can be asked, and where the device could not choose, the host says why.
+            if self.flights.is_empty() {
+                self.last = Some(flight.logits);
+            } else if id.is_none_or(|id| self.ends.contains(&id)) {
+                self.land();
+                self.last = Some(flight.logits);
+            }
+            if let Some(id) = id {
+                return Ok(id);
+            }
+        }
+        let mut logits = self.logits().await?;
+        self.sampler.sample_with_history(&mut logits, &self.tokens)
+    }
+
+    /// Starts one step more, and the choice after it.
+    async fn launch(&mut self) -> Result<()> {
+        let logits = match self.flights.back() {
+            Some(before) => {
+                let ids = before.token.tensor().reshape((1, 1))?;
+                self.model.forward_ahead(&ids)?
+            }
+            None => {
+                self.advance().await?;
+                self.last.clone().ok_or_else(no_logits)?
+            }
+        };
+        let token = self.sampler.sample_on_device(&logits).await?;
+        self.last = None;
+        self.flights.push_back(Flight { logits, token });
+        Ok(())
+    }
+
+    /// Forgets what is in flight.
+    fn land(&mut self) {
+        self.flights.clear();
+        self.model.truncate(self.seen);
+    }
+
+    /// Has the model see all tokens so far; `last` is then what it says.
+    async fn advance(&mut self) -> Result<()> {
         let chunk = self.options.prompt_chunk.max(1);
         while self.seen < self.tokens.len() {
             // Dropped before the step, which can then have the memory.
@@ -144,8 +233,19 @@ impl<'m> Generation<'m> {
             self.seen = end;
             self.last = Some(logits);
         }
-        let last = self.last.as_ref().ok_or_else(|| Error::msg("this generation has no logits: begin it anew"))?;
-        last.flatten_all()?.to_vec_async().await
+        Ok(())
+    }
+
+    /// The logits after all tokens so far. Without a new token in between, they are the same again.
+    pub async fn logits(&mut self) -> Result<Vec<f32>> {
+        let logits = match self.flights.front() {
+            Some(next) => next.logits.clone(),
+            None => {
+                self.advance().await?;
+                self.last.clone().ok_or_else(no_logits)?
+            }
+        };
+        logits.flatten_all()?.to_vec_async().await
     }
 
     /// Prompt and generated tokens.
@@ -163,8 +263,12 @@ impl<'m> Generation<'m> {
         self.finish
     }
 
-    /// The model.
+    /// The model. Its position does not count tokens in flight: another generation can go on from there.
     pub fn model(&self) -> &Decoder {
         self.model
     }
+}
+
+fn no_logits() -> Error {
+    Error::msg("this generation has no logits: begin it anew")
 }

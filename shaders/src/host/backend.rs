@@ -43,6 +43,8 @@ pub(super) struct Inner {
     pub(super) writer: Writer,
     /// Users' kernels that have been found good.
     pub(super) customs: Checked,
+    #[cfg(not(target_arch = "wasm32"))]
+    tuner: Option<super::tune::Tuner>,
 }
 
 impl Inner {
@@ -67,7 +69,14 @@ impl Drop for Inner {
 }
 
 impl WgpuBackend {
-    pub(super) fn new(pool: Arc<Pool>, info: Info, target: Target, library: Library, checks: bool) -> Result<Self> {
+    pub(super) fn new(
+        pool: Arc<Pool>,
+        info: Info,
+        target: Target,
+        library: Library,
+        checks: bool,
+        #[cfg(not(target_arch = "wasm32"))] tuner: Option<super::tune::Tuner>,
+    ) -> Result<Self> {
         let gpu = Arc::clone(&pool.gpu);
         gpu.check()?;
         let inner = Arc::new(Inner {
@@ -81,6 +90,8 @@ impl WgpuBackend {
             reader: Reader::default(),
             writer: Writer::default(),
             customs: Checked::default(),
+            #[cfg(not(target_arch = "wasm32"))]
+            tuner,
         });
         Ok(Self { info, inner })
     }
@@ -131,6 +142,15 @@ impl Backend for WgpuBackend {
         (self.inner.library.implementations)(kernel, words, &self.inner.target)
     }
 
+    fn choose(&self, kernel: &Kernel, words: &[i64]) -> Option<Implementation> {
+        let ways = self.lower(kernel, words);
+        #[cfg(not(target_arch = "wasm32"))]
+        if let Some(id) = self.inner.tuner.as_ref().and_then(|t| t.choose(&self.inner, kernel, words, &ways)) {
+            return ways.into_iter().find(|way| way.id == id);
+        }
+        ways.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost))
+    }
+
     fn check_custom(&self, custom: &Custom, inputs: &[DType], output: DType) -> Result<()> {
         self.inner.customs.check(custom, inputs, output, &self.inner.target)
     }
@@ -154,7 +174,7 @@ impl Backend for WgpuBackend {
     }
 
     fn read(&self, buffer: &Buffer, range: Range<u64>) -> BoxFuture<'static, Result<Vec<u8>>> {
-        match self.inner.ours(buffer).and_then(|ours| self.inner.read_bytes(ours, range)) {
+        match self.inner.read_bytes(buffer, range) {
             Ok(future) => future,
             Err(error) => Box::pin(ready(Err(error))),
         }
@@ -216,12 +236,15 @@ impl Backend for WgpuBackend {
             pipelines: counts.pipelines.load(Ordering::Relaxed),
             bind_groups: counts.bind_groups.load(Ordering::Relaxed),
             buffers: counts.buffers.load(Ordering::Relaxed),
+            writes: counts.writes.load(Ordering::Relaxed),
+            written: counts.written.load(Ordering::Relaxed),
             bytes: counts.bytes.load(Ordering::Relaxed),
             peak_bytes: counts.peak_bytes.load(Ordering::Relaxed),
         }
     }
 
     fn trim(&self) {
+        self.inner.submit_reads();
         self.inner.pool.trim();
         self.inner.trim_reads();
     }

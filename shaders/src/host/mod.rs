@@ -6,6 +6,7 @@
 //! pipelines  compiled kernels, by whole-key equality             binds      bind groups, by buffers
 //! submit     one pass, one uniform arena, large steps in pieces  read       downloads, faults, waiting
 //! errors     how asynchronous failures reach a Result            backend    the trait itself
+//! tune       which way to run a kernel is fastest here, measured
 //! ```
 //!
 //! The order of everything is the queue's: writes, submits and reads happen on the device in the order of the calls. So
@@ -28,11 +29,13 @@ mod pipelines;
 mod pool;
 mod read;
 mod submit;
+#[cfg(not(target_arch = "wasm32"))]
+mod tune;
 mod write;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use adapters::adapters_blocking;
 pub use adapters::{AdapterDescription, adapters};
 pub use backend::WgpuBackend;
-pub use open::{Library, Options, Tier};
+pub use open::{Library, Options, Tier, Tune};
 pub use pool::WgpuBuffer;

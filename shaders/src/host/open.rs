@@ -6,7 +6,7 @@ use super::{
     errors::{Errors, Failure},
     pool::{Counts, Gpu, Pool},
 };
-use crate::library::{self, Cut, Room, Shader, Target};
+use crate::library::{self, Cut, Room, Shader, Target, Vendor};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use tallow_graph::{Error, Implementation, Info, Kernel, Result, Scalar};
@@ -44,6 +44,39 @@ impl Tier {
                 .ok_or_else(|| Error::Device(format!("TALLOW_WGPU_TIER={text}: expected T0, T1, T2 or T3"))),
             Err(_) => Ok(None),
         }
+    }
+}
+
+/// Whether to measure which way to run a kernel is fastest, natively. Choices are kept on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tune {
+    /// Estimates choose.
+    Never,
+    /// On devices that are no software.
+    #[default]
+    Hardware,
+    /// On any device.
+    Always,
+}
+
+impl Tune {
+    /// What `TALLOW_TUNE` says, if it is set.
+    fn from_env() -> Result<Option<Self>> {
+        match std::env::var("TALLOW_TUNE").as_deref().map(str::trim) {
+            Err(_) => Ok(None),
+            Ok("0") => Ok(Some(Tune::Never)),
+            Ok("1") => Ok(Some(Tune::Always)),
+            Ok(text) => Err(Error::Device(format!("TALLOW_TUNE={text}: expected 0 (never) or 1 (always)"))),
+        }
+    }
+}
+
+/// The folder of measured choices: `tune` in `TALLOW_CACHE`, else `tallow/tune` in the user's cache folder.
+#[cfg(not(target_arch = "wasm32"))]
+fn cache_folder() -> Option<std::path::PathBuf> {
+    match std::env::var_os("TALLOW_CACHE").filter(|folder| !folder.is_empty()) {
+        Some(folder) => Some(std::path::PathBuf::from(folder).join("tune")),
+        None => dirs::cache_dir().map(|folder| folder.join("tallow").join("tune")),
     }
 }
 
@@ -86,6 +119,10 @@ pub struct Options {
     /// The most bytes that one binding may show, below what the device allows: tests run tensors that are larger than a
     /// binding on small data. The environment's `TALLOW_WGPU_MAX_BINDING` can lower it further.
     pub max_binding: Option<u64>,
+    /// Whether kernels are measured. The environment's `TALLOW_TUNE` overrules it.
+    pub tune: Tune,
+    /// Where measured choices are kept; `None`: in the user's cache folder.
+    pub tune_folder: Option<std::path::PathBuf>,
     /// The kernel library.
     pub library: Library,
 }
@@ -121,6 +158,8 @@ impl Default for Options {
             checks: true,
             memory_limit: None,
             max_binding: None,
+            tune: Tune::default(),
+            tune_folder: None,
             library: Library::default(),
         }
     }
@@ -206,6 +245,7 @@ impl WgpuBackend {
             max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
             max_dispatch: limits.max_compute_workgroups_per_dimension,
             software,
+            vendor: Vendor::of(info.vendor, &format!("{} {}", info.name, words.join(" "))),
         };
         let name = match (info.name.is_empty(), words.is_empty()) {
             (false, _) => info.name.clone(),
@@ -235,7 +275,20 @@ impl WgpuBackend {
         };
         let gpu = Arc::new(Gpu { device, queue, name, limits, errors, counts: Counts::default() });
         let pool = Pool::new(gpu, options.memory_limit);
-        WgpuBackend::new(pool, about, target, options.library, options.checks)
+        let tune = Tune::from_env()?.unwrap_or(options.tune);
+        #[cfg(not(target_arch = "wasm32"))]
+        let tuner = super::tune::Tuner::new(tune, options.tune_folder.or_else(cache_folder).as_deref(), &about);
+        #[cfg(target_arch = "wasm32")]
+        let _ = tune;
+        WgpuBackend::new(
+            pool,
+            about,
+            target,
+            options.library,
+            options.checks,
+            #[cfg(not(target_arch = "wasm32"))]
+            tuner,
+        )
     }
 
     /// [`WgpuBackend::open`], waiting.

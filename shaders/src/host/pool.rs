@@ -40,6 +40,8 @@ pub(super) struct Counts {
     pub(super) pipelines: AtomicU64,
     pub(super) bind_groups: AtomicU64,
     pub(super) buffers: AtomicU64,
+    pub(super) writes: AtomicU64,
+    pub(super) written: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) peak_bytes: AtomicU64,
 }
@@ -53,6 +55,13 @@ impl Counts {
 }
 
 impl Gpu {
+    /// Puts bytes on their way into a buffer, counted.
+    pub(super) fn write(&self, buffer: &wgpu::Buffer, offset: u64, bytes: &[u8]) {
+        self.queue.write_buffer(buffer, offset, bytes);
+        self.counts.writes.fetch_add(1, Ordering::Relaxed);
+        self.counts.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    }
+
     /// The first failure, if there was one.
     pub(super) fn check(&self) -> Result<()> {
         let checked = self.errors.check(&self.name);

@@ -4,11 +4,11 @@
 //! Each read has a number; in queue order it moves the word into slot `number % SLOTS` of a log, clears the word, and
 //! takes the whole log with its bytes. So a fault is seen by every read that was under way when it was first
 //! reported, by none that starts after, and a fault that happens in between is not lost.
+//!
+//! A read's copies are recorded at once, and submitted with whatever is submitted next (work, an upload), or when somebody
+//! waits for the bytes: a loop that starts a step before it looks at the last one's result submits once a step.
 
-use super::{
-    backend::Inner,
-    pool::{Gpu, WgpuBuffer},
-};
+use super::{backend::Inner, pool::Gpu};
 use futures_channel::oneshot;
 use parking_lot::Mutex;
 use std::{
@@ -18,7 +18,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use tallow_graph::{BoxFuture, DeviceBuffer, Error, FAULT_INDEX, Result};
+use tallow_graph::{BoxFuture, Buffer, DeviceBuffer, Error, FAULT_INDEX, Result};
 
 /// Reads whose faults the log remembers.
 const SLOTS: u64 = 64;
@@ -84,15 +84,72 @@ pub(super) struct Reader {
     told: AtomicU64,
 }
 
+/// Where the commands of a read are.
+enum Place {
+    /// They are being recorded.
+    Begun,
+    /// They wait for the next submit.
+    Waiting,
+    /// They wait, and nobody wants the bytes any more.
+    Unwanted,
+    Submitted(wgpu::SubmissionIndex),
+}
+
+type Mapped = Result<(), wgpu::BufferAsyncError>;
+
+/// A read that goes with the next submit.
+pub(super) struct WaitingRead {
+    commands: wgpu::CommandBuffer,
+    end: ReadEnd,
+}
+
+/// What is left to do for a read that has been submitted.
+pub(super) struct ReadEnd {
+    /// Staging buffers, how much of each is mapped, and whom to tell.
+    copies: Vec<(wgpu::Buffer, u64, oneshot::Sender<Mapped>)>,
+    place: Arc<Mutex<Place>>,
+    /// Kept until then: a free buffer may be destroyed, and commands that use it could not be submitted.
+    _source: Buffer,
+}
+
+impl WaitingRead {
+    pub(super) fn begin(self) -> (wgpu::CommandBuffer, ReadEnd) {
+        (self.commands, self.end)
+    }
+
+    /// The staging buffers of a read that will never be submitted.
+    pub(super) fn into_buffers(self) -> impl Iterator<Item = wgpu::Buffer> {
+        self.end.copies.into_iter().map(|(buffer, ..)| buffer)
+    }
+}
+
+impl ReadEnd {
+    pub(super) fn submitted(self, gpu: &Gpu, index: &wgpu::SubmissionIndex) {
+        let wanted =
+            matches!(std::mem::replace(&mut *self.place.lock(), Place::Submitted(index.clone())), Place::Waiting);
+        for (buffer, length, send) in self.copies {
+            if wanted {
+                buffer.map_async(wgpu::MapMode::Read, 0..length, move |result| {
+                    // The reader may have gone away.
+                    let _ = send.send(result);
+                });
+            } else {
+                gpu.destroy_buffer(&buffer);
+            }
+        }
+    }
+}
+
 /// A staging buffer in use. One that is dropped half-way may still be mapped, so it is destroyed, not kept.
 struct Staging {
     inner: Arc<Inner>,
     buffer: wgpu::Buffer,
+    place: Arc<Mutex<Place>>,
     done: bool,
 }
 
 impl Staging {
-    fn new(inner: &Arc<Inner>, bytes: u64) -> Result<Self> {
+    fn new(inner: &Arc<Inner>, bytes: u64, place: &Arc<Mutex<Place>>) -> Result<Self> {
         let size = if bytes <= KEEP { bytes.next_power_of_two().max(4096) } else { bytes.next_multiple_of(4) };
         let kept = {
             let mut free = inner.reader.free.lock();
@@ -106,12 +163,19 @@ impl Staging {
                 inner.gpu.create_buffer("tallow read", size, usage)?
             }
         };
-        Ok(Self { inner: Arc::clone(inner), buffer, done: false })
+        Ok(Self { inner: Arc::clone(inner), buffer, place: Arc::clone(place), done: false })
     }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
+        let mut place = self.place.lock();
+        if matches!(*place, Place::Waiting | Place::Unwanted) {
+            // The commands that use it destroy it.
+            *place = Place::Unwanted;
+            return;
+        }
+        drop(place);
         let mut free = self.inner.reader.free.lock();
         if self.done && self.buffer.size() <= KEEP && free.len() < KEPT {
             free.push(self.buffer.clone());
@@ -126,7 +190,7 @@ impl Drop for Staging {
 struct Part {
     staging: Staging,
     bytes: u64,
-    mapped: oneshot::Receiver<Result<(), wgpu::BufferAsyncError>>,
+    mapped: oneshot::Receiver<Mapped>,
 }
 
 impl Inner {
@@ -140,9 +204,10 @@ impl Inner {
     /// Records the copies at once; the future waits for them.
     pub(super) fn read_bytes(
         self: &Arc<Self>,
-        buffer: &WgpuBuffer,
+        shared: &Buffer,
         range: Range<u64>,
     ) -> Result<BoxFuture<'static, Result<Vec<u8>>>> {
+        let buffer = self.ours(shared)?;
         let gpu = &*self.gpu;
         gpu.check()?;
         if range.start > range.end || range.end > buffer.bytes() {
@@ -154,53 +219,51 @@ impl Inner {
         let part_bytes = PART.min(gpu.limits.max_buffer_size.saturating_sub(LOG) & !3).max(4);
 
         let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let mut copies: Vec<(Staging, u64)> = Vec::with_capacity(1);
+        let place = Arc::new(Mutex::new(Place::Begun));
+        let mut parts: Vec<Part> = Vec::with_capacity(1);
+        let mut copies = Vec::with_capacity(1);
         let mut at = start;
         loop {
             let bytes = part_bytes.min(end - at);
             // The first part carries the log behind its bytes.
-            let extra = if copies.is_empty() { LOG } else { 0 };
-            let staging = Staging::new(self, bytes + extra)?;
+            let extra = if parts.is_empty() { LOG } else { 0 };
+            let staging = Staging::new(self, bytes + extra, &place)?;
             if bytes > 0 {
                 encoder.copy_buffer_to_buffer(source, at, &staging.buffer, 0, bytes);
             }
-            copies.push((staging, bytes));
+            let (send, mapped) = oneshot::channel();
+            copies.push((staging.buffer.clone(), bytes + extra, send));
+            parts.push(Part { staging, bytes, mapped });
             at += bytes;
             if at >= end {
                 break;
             }
         }
         let told = self.reader.told.load(Ordering::Acquire);
-        let (number, index) = {
+        let number = {
             // Numbers are given in queue order.
             let mut recorder = self.recorder.lock();
-            let number = match copies.first() {
-                Some((staging, bytes)) => recorder.faults.record(gpu, &mut encoder, &staging.buffer, *bytes)?,
+            let number = match parts.first() {
+                Some(part) => recorder.faults.record(gpu, &mut encoder, &part.staging.buffer, part.bytes)?,
                 None => 0,
             };
-            (number, gpu.queue.submit([encoder.finish()]))
+            *place.lock() = Place::Waiting;
+            let end = ReadEnd { copies, place: Arc::clone(&place), _source: Arc::clone(shared) };
+            recorder.reads.push(WaitingRead { commands: encoder.finish(), end });
+            number
         };
-        gpu.counts.submits.fetch_add(1, Ordering::Relaxed);
-        self.writer.flushed();
-
-        let parts: Vec<Part> = copies
-            .into_iter()
-            .enumerate()
-            .map(|(i, (staging, bytes))| {
-                let (send, mapped) = oneshot::channel();
-                let length = bytes + if i == 0 { LOG } else { 0 };
-                staging.buffer.map_async(wgpu::MapMode::Read, 0..length, move |result| {
-                    // The reader may have gone away.
-                    let _ = send.send(result);
-                });
-                Part { staging, bytes, mapped }
-            })
-            .collect();
         let inner = Arc::clone(self);
         let skip = (range.start - start) as usize;
         let length = (range.end - range.start) as usize;
         Ok(Box::pin(async move {
-            inner.wait_async(index)?;
+            inner.submit_read(&place);
+            let index = match &*place.lock() {
+                Place::Submitted(index) => Some(index.clone()),
+                _ => None,
+            };
+            if let Some(index) = index {
+                inner.wait_async(index)?;
+            }
             let mut out = Vec::with_capacity(length + skip + 3);
             let mut fault = None;
             for (i, mut part) in parts.into_iter().enumerate() {
@@ -230,6 +293,24 @@ impl Inner {
             out.truncate(length);
             Ok(out)
         }))
+    }
+
+    /// Submits the reads that wait.
+    pub(super) fn submit_reads(&self) {
+        let mut recorder = self.recorder.lock();
+        if !recorder.reads.is_empty() {
+            self.submit(&mut recorder, None);
+        }
+    }
+
+    /// Submits the reads that wait, if this is one of them.
+    fn submit_read(&self, place: &Mutex<Place>) {
+        // The two locks are taken in this order by every submit.
+        let mut recorder = self.recorder.lock();
+        let waits = matches!(*place.lock(), Place::Waiting);
+        if waits {
+            self.submit(&mut recorder, None);
+        }
     }
 
     /// The first fault that the reads after `told` up to `number` took, marked as told.
@@ -273,6 +354,13 @@ impl Inner {
         waited.map(drop).map_err(|error| Error::Device(format!("{}: waiting failed: {error}", self.gpu.name)))
     }
 
+    /// Blocks until everything submitted so far is done.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) fn wait_for_all(&self) -> Result<()> {
+        let index = self.submit(&mut self.recorder.lock(), None);
+        self.wait(index)
+    }
+
     /// Natively nobody else drives the device, so a future that is polled waits here; the callback may still be running
     /// on another thread, for which the future then awaits its channel. In a browser there is nothing to drive.
     #[cfg(not(target_arch = "wasm32"))]
@@ -288,9 +376,7 @@ impl Inner {
 
     /// Done when everything submitted so far is.
     pub(super) fn when_ready(self: &Arc<Self>) -> BoxFuture<'static, Result<()>> {
-        let index = self.gpu.queue.submit([]);
-        self.gpu.counts.submits.fetch_add(1, Ordering::Relaxed);
-        self.writer.flushed();
+        let index = self.submit(&mut self.recorder.lock(), None);
         let (send, done) = oneshot::channel();
         self.gpu.queue.on_submitted_work_done(move || {
             // Whoever waited may have gone away.

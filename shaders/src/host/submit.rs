@@ -9,7 +9,7 @@ use super::{
     binds::{Binds, Fixed},
     pipelines::Compiled,
     pool::WgpuBuffer,
-    read::Faults,
+    read::{Faults, WaitingRead},
 };
 use crate::library::{Room, too_large};
 use parking_lot::Mutex;
@@ -51,6 +51,8 @@ struct Last {
 pub(super) struct Recorder {
     pub(super) binds: Binds,
     pub(super) faults: Faults,
+    /// Reads that go with the next submit.
+    pub(super) reads: Vec<WaitingRead>,
     chunks: Vec<wgpu::Buffer>,
     /// The chunk being filled.
     words: Vec<u32>,
@@ -59,9 +61,10 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Takes the buffers that are not the pool's: the arena, the fault word and its log.
+    /// Takes the buffers that are not the pool's: the arena, the fault word and its log, memory of reads that wait.
     pub(super) fn own_buffers(&mut self) -> Vec<wgpu::Buffer> {
-        self.chunks.drain(..).chain(self.faults.take_buffers()).collect()
+        let reads = self.reads.drain(..).flat_map(WaitingRead::into_buffers);
+        self.chunks.drain(..).chain(self.faults.take_buffers()).chain(reads).collect()
     }
 }
 
@@ -138,17 +141,31 @@ impl Inner {
             return Ok(());
         }
         self.upload(recorder, chunk)?;
-        gpu.queue.submit([encoder.finish()]);
-        gpu.counts.submits.fetch_add(1, Ordering::Relaxed);
+        self.submit(recorder, Some(encoder.finish()));
         gpu.counts.dispatches.fetch_add(dispatches, Ordering::Relaxed);
-        self.writer.flushed();
         gpu.check()
+    }
+
+    /// Submits the reads that wait, then these commands.
+    pub(super) fn submit(
+        &self,
+        recorder: &mut Recorder,
+        commands: Option<wgpu::CommandBuffer>,
+    ) -> wgpu::SubmissionIndex {
+        let (reads, ends): (Vec<_>, Vec<_>) = recorder.reads.drain(..).map(WaitingRead::begin).unzip();
+        let index = self.gpu.queue.submit(reads.into_iter().chain(commands));
+        self.gpu.counts.submits.fetch_add(1, Ordering::Relaxed);
+        self.writer.flushed();
+        for end in ends {
+            end.submitted(&self.gpu, &index);
+        }
+        index
     }
 
     fn upload(&self, recorder: &mut Recorder, chunk: usize) -> Result<()> {
         let Recorder { chunks, words, .. } = recorder;
         let arena = arena_chunk(&self.gpu, chunks, chunk)?;
-        self.gpu.queue.write_buffer(arena, 0, bytes_of(words));
+        self.gpu.write(arena, 0, bytes_of(words));
         Ok(())
     }
 }
@@ -205,18 +222,23 @@ impl Recording<'_> {
             align: u64::from(limits.min_storage_buffer_offset_alignment),
             buffers: limits.max_storage_buffers_per_shader_stage as usize,
         };
+        // Scratch memory is not cut: another way to run it may need none.
+        let mut implementation = step.implementation;
         if step.scratch.is_some() {
-            return Err(too_large(&step.kernel, "scratch memory and what goes with it", &room));
+            let ways = (library.implementations)(&step.kernel, words, target);
+            let plain = ways.iter().filter(|way| way.scratch == 0).min_by(|a, b| a.cost.total_cmp(&b.cost));
+            let plain = plain.ok_or_else(|| too_large(&step.kernel, "scratch memory and what goes with it", &room))?;
+            implementation = plain.id;
         }
         let cut = (library.split)(&step.kernel, words, scalars.len(), &room)?;
         let own = cut.temporaries.iter().map(|&bytes| self.inner.pool.allocate(bytes)).collect::<Result<Vec<_>>>()?;
         let mut all: Vec<Scalar> = Vec::new();
         for piece in cut.pieces {
-            let grids = (library.grids)(&piece.kernel, step.implementation, &piece.words, target);
+            let grids = (library.grids)(&piece.kernel, implementation, &piece.words, target);
             if grids.iter().all(|grid| grid.contains(&0)) {
                 continue;
             }
-            let compiled = pipelines.lock().get(gpu, library, target, *checks, &piece.kernel, step.implementation)?;
+            let compiled = pipelines.lock().get(gpu, library, target, *checks, &piece.kernel, implementation)?;
             all.clear();
             all.extend(scalars.iter().chain(&piece.scalars));
             let at = self.block(&piece.kernel, &compiled, &piece.words, &all, &piece.patches, &grids)?;

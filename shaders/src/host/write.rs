@@ -52,18 +52,20 @@ impl Inner {
             ));
         }
         let Some(target) = buffer.wgpu() else { return Ok(()) };
+        // Written bytes arrive before all commands of the next submit, so reads that wait for it would see them.
+        self.submit_reads();
         let whole = bytes.len() & !3;
         let (words, tail) = bytes.split_at(whole);
         let mut at = offset;
         for chunk in words.chunks(WRITE) {
-            self.gpu.queue.write_buffer(target, at, chunk);
+            self.gpu.write(target, at, chunk);
             at += chunk.len() as u64;
             self.count_write(chunk.len() as u64)?;
         }
         if !tail.is_empty() {
             let mut word = [0u8; 4];
             word[..tail.len()].copy_from_slice(tail);
-            self.gpu.queue.write_buffer(target, at, &word);
+            self.gpu.write(target, at, &word);
             self.count_write(4)?;
         }
         Ok(())

@@ -1,7 +1,8 @@
 //! Attention. Uniform block: the step's words, its two scalars, whether q and k can be read by fours, and v; then where the
-//! output begins and the strides of its batches, queries and heads.
+//! output begins and the strides of its batches, queries and heads; then how many workgroups share a query's keys.
 //!
-//! Implementations: a workgroup for a few queries of a head; one invocation for a query, without barriers.
+//! Implementations: a workgroup for a few queries of a head; the same with the keys split over workgroups, for decoding;
+//! tiles of 32 queries, for many; one invocation for a query, without barriers.
 
 use super::{
     Shader, Target, address,
@@ -18,6 +19,14 @@ use tallow_graph::{
 
 const SHARED: u32 = 0;
 const SERIAL: u32 = 1;
+const SPLIT: u32 = 2;
+const TILES: u32 = 3;
+
+/// Workgroups that keep a large GPU busy.
+const BUSY: u64 = 192;
+/// Keys that a workgroup takes at least: each leaves sums of a whole row of values behind.
+const LEAST_KEYS: u64 = 128;
+const MOST_SPLITS: u64 = 32;
 
 /// First words of q, k, v and the mask.
 pub const Q: usize = 9;
@@ -43,6 +52,28 @@ fn tile(kernel: &AttentionKernel) -> u32 {
     }
 }
 
+/// Workgroups that share the keys of one query; a function of the sizes alone, so that any run of a plan finds it.
+fn splits(kernel: &AttentionKernel, words: &[i64]) -> u64 {
+    let size = |i: usize| words.get(i).map_or(1, |&w| w.max(0) as u64);
+    if kernel.rows == RowClass::Many {
+        return 1;
+    }
+    let groups = [size(0), size(1).div_ceil(u64::from(tile(kernel))), size(3), size(6).div_ceil(256)];
+    let groups = groups.into_iter().fold(1u64, u64::saturating_mul).max(1);
+    (BUSY / groups).min(size(2) / LEAST_KEYS).clamp(1, MOST_SPLITS)
+}
+
+/// Bytes that the splits leave behind.
+fn scratch(kernel: &AttentionKernel, words: &[i64]) -> u64 {
+    let size = |i: usize| words.get(i).map_or(1, |&w| w.max(0) as u64);
+    let splits = match splits(kernel, words) {
+        1 => 0,
+        splits => splits,
+    };
+    let records = [size(0), size(1), size(3), splits, size(6) + 2, 4];
+    records.into_iter().fold(1u64, u64::saturating_mul).max(16)
+}
+
 /// The ways to run it.
 pub fn implementations(kernel: &AttentionKernel, words: &[i64], target: &Target) -> SmallVec<[Implementation; 2]> {
     if Rep::of(kernel.dtype) != Some(Rep::F32) || Rep::of(kernel.kv_dtype) != Some(Rep::F32) {
@@ -51,10 +82,16 @@ pub fn implementations(kernel: &AttentionKernel, words: &[i64], target: &Target)
     let size = |i: usize| words.get(i).map_or(1.0, |&w: &i64| w.max(1) as f32);
     let work = size(0) * size(1) * size(2) * size(3) * (size(5) + size(6)) * 2e-7;
     let cost = |gpu: f32, software: f32| 1.0 + work * if target.software { software } else { gpu };
-    smallvec![
-        Implementation { id: SHARED, scratch: 0, cost: cost(2.0, 100.0) },
+    let mut all = smallvec![
+        Implementation { id: SHARED, scratch: 0, cost: cost(4.0, 100.0) },
         Implementation { id: SERIAL, scratch: 0, cost: cost(20.0, 10.0) },
-    ]
+    ];
+    if kernel.rows != RowClass::Many {
+        all.push(Implementation { id: SPLIT, scratch: scratch(kernel, words), cost: cost(2.0, 110.0) });
+    } else if target.max_workgroup_storage >= 16_384 && target.max_workgroup_invocations >= 128 {
+        all.push(Implementation { id: TILES, scratch: 0, cost: cost(1.0, 110.0) });
+    }
+    all
 }
 
 /// The uniform block.
@@ -79,6 +116,7 @@ pub fn params(kernel: &AttentionKernel, words: &[i64], scalars: &[Scalar], out: 
     // Fewer than 2^32 results, so each stride fits where there are two of what it steps over.
     let row = heads.wrapping_mul(v_width);
     out.extend([0, queries.wrapping_mul(row) as u32, row as u32, v_width as u32]);
+    out.push(splits(kernel, words) as u32);
     Ok(())
 }
 
@@ -86,13 +124,18 @@ pub fn params(kernel: &AttentionKernel, words: &[i64], scalars: &[Scalar], out: 
 pub fn grids(kernel: &AttentionKernel, implementation: u32, words: &[i64], target: &Target) -> SmallVec<[[u32; 3]; 2]> {
     let size = |i: usize| words.get(i).map_or(0, |&w| w.max(0) as u64);
     let (batch, queries, heads, v_width) = (size(0), size(1), size(3), size(6));
-    smallvec![spread(
-        match implementation {
-            SERIAL => (batch * queries * heads * v_width.div_ceil(64)).div_ceil(32),
-            _ => batch * queries.div_ceil(u64::from(tile(kernel))) * heads * v_width.div_ceil(256),
-        },
-        target
-    )]
+    let shared = batch * queries.div_ceil(u64::from(tile(kernel))) * heads * v_width.div_ceil(256);
+    let main = match implementation {
+        SERIAL => (batch * queries * heads * v_width.div_ceil(64)).div_ceil(32),
+        TILES => batch * queries.div_ceil(32) * heads * v_width.div_ceil(64),
+        SPLIT => shared * splits(kernel, words),
+        _ => shared,
+    };
+    if implementation != SPLIT {
+        return smallvec![spread(main, target)];
+    }
+    let combine = if splits(kernel, words) > 1 { (batch * queries * heads * v_width).div_ceil(64) } else { 0 };
+    smallvec![spread(main, target), spread(combine, target)]
 }
 
 /// The shader.
@@ -100,13 +143,15 @@ pub fn shader(kernel: &AttentionKernel, implementation: u32, target: &Target) ->
     let scalars_at = word_count(kernel);
     let aligned_at = scalars_at + 2;
     let place = place(kernel);
-    let param_words = place + 4;
+    let splits_at = place + 4;
+    let param_words = splits_at + 1;
     let inputs = 3 + usize::from(kernel.mask);
     let mut code = Code::new(inputs, 1, param_words);
     let by_fours = |dtype: DType, fours: bool| shared([(dtype, fours)], target.f16);
     code.inputs[0] = by_fours(kernel.dtype, true);
     code.inputs[1] = by_fours(kernel.kv_dtype, true);
-    code.inputs[2] = by_fours(kernel.kv_dtype, implementation == SERIAL);
+    code.inputs[2] = by_fours(kernel.kv_dtype, matches!(implementation, SERIAL | TILES));
+    code.scratch = implementation == SPLIT;
     code.outputs[0] = single(kernel.dtype, target.f16);
     let mut body = String::new();
     for (name, at) in [("q", Q), ("k", K), ("v", V)] {
@@ -171,8 +216,26 @@ pub fn shader(kernel: &AttentionKernel, implementation: u32, target: &Target) ->
             param(aligned_at + 1)
         );
     }
+    if implementation == TILES {
+        let k1 = code.load(1, kernel.kv_dtype)?;
+        for (name, input, dtype, width, aligned, one) in [
+            ("q4", 0, kernel.dtype, 5, aligned_at, code.load(0, kernel.dtype)?),
+            ("k4", 1, kernel.kv_dtype, 5, aligned_at, k1),
+            ("v4", 2, kernel.kv_dtype, 6, aligned_at + 1, v1.clone()),
+        ] {
+            let (four, width, aligned) = (code.load4(input, dtype)?, param(width), param(aligned));
+            let _ = write!(
+                body,
+                "fn {name}(base: u32, d: u32) -> vec4<f32> {{\n    if ({aligned} != 0u && d < {width}) {{\n        return {four}(base + \
+                 d);\n    }}\n    var v = vec4<f32>(0.0);\n    for (var i = 0u; i < 4u && d + i < {width}; i++) {{\n        v[i] = \
+                 {one}(base + d + i);\n    }}\n    return v;\n}}\n"
+            );
+        }
+    }
     let mut defines = Defines::default();
     defines
+        .flag("SPLIT", implementation == SPLIT)
+        .set("SPLITS", param(splits_at))
         .set("BATCH", param(0))
         .set("QUERIES", param(1))
         .set("HEADS", param(3))
@@ -189,16 +252,20 @@ pub fn shader(kernel: &AttentionKernel, implementation: u32, target: &Target) ->
         .set("K4", code.load4(1, kernel.kv_dtype)?)
         .set("V1", v1)
         .set("STORE", code.store(0, kernel.dtype)?);
-    let template = if implementation == SERIAL { "attention_serial.wgsl" } else { "attention.wgsl" };
+    let template = match implementation {
+        SERIAL => "attention_serial.wgsl",
+        TILES => "attention_tiles.wgsl",
+        _ => "attention.wgsl",
+    };
     body += &expand(template, &defines)?;
     code.body = body;
     Ok(Shader {
         label: format!("attention {:?} {} {implementation}", kernel.rows, kernel.kv_dtype),
         source: code.finish(target, false),
-        entries: smallvec!["main"],
+        entries: if implementation == SPLIT { smallvec!["main", "combine"] } else { smallvec!["main"] },
         inputs,
         outputs: 1,
-        scratch: false,
+        scratch: implementation == SPLIT,
         fault: false,
         param_words,
     })

@@ -1,44 +1,34 @@
 //! Products: a left operand with one or several right operands, dense or quantized, each with its epilogue.
 //!
 //! Uniform block: the step's words, its scalars, the number of batches, then for each part where its output begins, the
-//! strides of the output's batches and rows, and how far apart the columns of a pair lie.
+//! strides of the output's batches and rows, and how far apart the columns of a pair lie; then the number of splits of k,
+//! and where each part's partial sums begin in scratch memory.
 //! Implementations: through workgroup memory (reduced matrix-vector products for one row or few, register tiles for
-//! many); one invocation a result, without barriers; reduced by subgroup. All share the loaders of this file.
+//! many: see tiles.rs); one invocation a result, without barriers; reduced by subgroup. All share the loaders of this file.
 
 use super::{
     Shader, Target, address,
-    code::{Access, Code, Rep, Slots, fill_words, inputs_of, param, shared, single},
+    code::{Code, Rep, Slots, fill_words, inputs_of, param, single},
     entry, expr,
+    loaders::{STRUCTS, access, batch_indices, left_code, right_code, round_code},
     preprocess::{Defines, expand},
     spread,
+    tiles::{self, Tile},
 };
 use smallvec::{SmallVec, smallvec};
 use std::fmt::Write as _;
 use tallow_graph::{
     DType, Error, Implementation, Result, Scalar,
-    kernel::{Activations, ContractKernel, ContractPart, Prologue, RightUnit, RowClass, RowOp},
+    kernel::{Activations, ContractKernel, ContractPart, RightUnit, RowClass, RowOp},
 };
 
 /// Implementation numbers.
 const SHARED: u32 = 0;
 const SERIAL: u32 = 1;
 const SUBGROUP: u32 = 2;
-
-/// What loaders return: 8 neighbours along k; and a block of 32 as whole numbers, x = d q + m, with a d for each half.
-pub const STRUCTS: &str = "struct W8 {\n    a: vec4<f32>,\n    b: vec4<f32>,\n}\nstruct Q32 {\n    q: array<u32, 8>,\n    \
-                           d0: f32,\n    d1: f32,\n    m: f32,\n}\n";
-
-/// The loader file of a quantized type.
-pub fn quant_template(dtype: DType) -> Result<&'static str> {
-    Ok(match dtype {
-        DType::Q4_0 => "quant/q4_0.wgsl",
-        DType::Q4_1 => "quant/q4_1.wgsl",
-        DType::Q8_0 => "quant/q8_0.wgsl",
-        DType::Q4K => "quant/q4_k.wgsl",
-        DType::Q6K => "quant/q6_k.wgsl",
-        other => return Err(Error::op("matmul", format!("{other} is no quantized type"))),
-    })
-}
+/// Tiles of 64 x 64 with split-K, which needs scratch memory; and of 128 x 64.
+const SPLIT: u32 = 3;
+const TALL: u32 = 4;
 
 /// Where everything stands among the words.
 pub struct Words {
@@ -86,16 +76,26 @@ struct Cut {
     columns: u32,
 }
 
-fn quantized(part: &ContractPart) -> bool {
+/// The tile of an implementation for many rows.
+const fn tile(implementation: u32) -> Tile {
+    if implementation == TALL { Tile::TALL } else { Tile::SQUARE }
+}
+
+/// Whether k may be split.
+const fn splits(implementation: u32) -> bool {
+    implementation == SPLIT || implementation == TALL
+}
+
+pub(super) fn quantized(part: &ContractPart) -> bool {
     part.right.1.is_quantized()
 }
 
-fn q8(kernel: &ContractKernel, part: &ContractPart) -> bool {
+pub(super) fn q8(kernel: &ContractKernel, part: &ContractPart) -> bool {
     quantized(part) && kernel.activations == Activations::Q8
 }
 
 /// Whether four neighbouring columns are read as one vector.
-fn n_vector(kernel: &ContractKernel, part: &ContractPart) -> bool {
+pub(super) fn n_vector(kernel: &ContractKernel, part: &ContractPart) -> bool {
     part.right_unit == RightUnit::N && kernel.vector && !part.paired
 }
 
@@ -130,6 +130,17 @@ fn cut(kernel: &ContractKernel, part: &ContractPart, implementation: u32, target
             };
             Cut { group: 64, ct, slices, columns: 64 / slices * ct }
         }
+    }
+}
+
+/// Units that an invocation of a matrix-vector product loads at once: a core must have some 5 KB under way to keep memory
+/// busy, and a unit of 4 bits is 4 bytes. Registers bound it where there are several rows.
+fn unroll(kernel: &ContractKernel, part: &ContractPart, implementation: u32) -> u32 {
+    match (kernel.rows, implementation) {
+        (RowClass::Many, _) | (_, SERIAL) => 1,
+        _ if q8(kernel, part) || kernel.rows == RowClass::Few => 1,
+        _ if quantized(part) => 4,
+        _ => 2,
     }
 }
 
@@ -184,10 +195,18 @@ pub fn implementations(kernel: &ContractKernel, words: &[i64], target: &Target) 
     let floor = batches * (n * k * bytes * 1e-6 + m * n * k * 2e-7);
     let cost = |gpu: f32, software: f32| 1.0 + floor * if target.software { software } else { gpu };
     let mut all: SmallVec<[Implementation; 2]> = SmallVec::new();
+    // Of costs that are equal, the first is taken: split-K costs nothing where k is not split.
     // The tiles' workgroup memory holds one kind of operand at a time.
     let mixed = kernel.parts.iter().any(|p| q8(kernel, p)) && kernel.parts.iter().any(|p| !q8(kernel, p));
     let tiles = target.max_workgroup_invocations >= 256 && target.max_workgroup_storage >= 16_384 && !mixed;
-    if !many || tiles {
+    if many && tiles {
+        let bytes = tiles::scratch(kernel, words).1.saturating_mul(4).max(16);
+        for (id, split) in [(SHARED, false), (SPLIT, true), (TALL, true)] {
+            let (scratch, slower) = if split { (bytes, 110.0) } else { (0, 100.0) };
+            let gpu = tiles::cost(kernel, words, target, tile(id), split);
+            all.push(Implementation { id, scratch, cost: if target.software { cost(0.0, slower) } else { gpu } });
+        }
+    } else if !many {
         all.push(Implementation { id: SHARED, scratch: 0, cost: cost(1.5, 100.0) });
     }
     all.push(Implementation { id: SERIAL, scratch: 0, cost: cost(8.0, 10.0) });
@@ -239,6 +258,9 @@ pub fn params(kernel: &ContractKernel, words: &[i64], scalars: &[Scalar], out: &
     for (n, _, _) in &at.parts {
         out.extend([0, words[at.m].wrapping_mul(words[*n]) as u32, words[*n] as u32, words[*n] as u32]);
     }
+    out.push(tiles::splits(kernel, words) as u32);
+    // Where splits are worth it, results are few.
+    out.extend(tiles::scratch(kernel, words).0.iter().map(|&offset| offset as u32));
     Ok(())
 }
 
@@ -253,12 +275,19 @@ pub fn grids(kernel: &ContractKernel, implementation: u32, words: &[i64], target
         let tiles = batches * size(*n).div_ceil(u64::from(cut.columns));
         match (kernel.rows, implementation) {
             (RowClass::Many, SERIAL) => (tiles * m.div_ceil(4)).div_ceil(u64::from(cut.group)),
-            (RowClass::Many, _) => tiles * m.div_ceil(64),
+            (RowClass::Many, _) => tiles * m.div_ceil(u64::from(tile(implementation).rows())),
             _ if m == 0 => 0,
             _ => tiles,
         }
     });
-    smallvec![spread(groups.sum(), target)]
+    let groups: u64 = groups.sum();
+    if !splits(implementation) {
+        return smallvec![spread(groups, target)];
+    }
+    let splits = tiles::splits(kernel, words);
+    let results = kernel.parts.iter().zip(&at.parts).map(|(_, (n, ..))| batches * m * size(*n)).sum::<u64>();
+    let combine = if splits > 1 { results.div_ceil(64) } else { 0 };
+    smallvec![spread(groups * splits, target), spread(combine, target)]
 }
 
 /// The shader.
@@ -268,9 +297,13 @@ pub fn shader(kernel: &ContractKernel, implementation: u32, target: &Target) -> 
     let slots_at = at.total;
     let batches_at = slots_at + slots.words();
     let place = place(kernel)?;
-    let param_words = place + PLACE * kernel.parts.len();
+    let splits_at = place + PLACE * kernel.parts.len();
+    let param_words = splits_at + 1 + kernel.parts.len();
     let inputs = inputs(kernel);
     let mut code = Code::new(inputs, kernel.parts.len(), param_words);
+    code.scratch = splits(implementation);
+    let tile = tile(implementation);
+    let (swizzle_shift, swizzle_mask) = tile.swizzle();
     for input in 0..inputs {
         code.inputs[input] = access(kernel, input, target.f16);
     }
@@ -285,6 +318,7 @@ pub fn shader(kernel: &ContractKernel, implementation: u32, target: &Target) -> 
     memory(&mut body, kernel, implementation, target, rows, group);
 
     let mut dispatch = String::new();
+    let mut combine = String::new();
     for (p, part) in kernel.parts.iter().enumerate() {
         let (n, right, epilogue) = &at.parts[p];
         right_code(&mut code, &mut body, kernel, &at, p, *right)?;
@@ -320,9 +354,43 @@ pub fn shader(kernel: &ContractKernel, implementation: u32, target: &Target) -> 
             .flag("PROLOGUE", kernel.prologue.is_some())
             .flag("LAYER", kernel.prologue.as_ref().is_some_and(|p| p.op == RowOp::LayerNorm));
         if many && implementation != SERIAL {
-            defines.set("COLUMN", if q8 { "mine" } else { "lid / 4u" }).set("UNIT", if q8 { "0u" } else { "lid % 4u" });
+            // Unused words of the block make no difference: the functions that read them are not there.
+            let keep = if splits(implementation) { "keep" } else { "store" };
+            defines
+                .set("RM", tile.each)
+                .set("ROWS", tile.rows())
+                .set("BLOCKS", tile.blocks)
+                .set("ROUNDERS", tile.rows() * tile.blocks)
+                .set("BK", if q8 { 32 * tile.blocks } else { tile.k })
+                .set("UNITS", tile.k / 8)
+                .set("U", tile.k / 4)
+                .set("SHIFT", swizzle_shift)
+                .set("MASK", swizzle_mask)
+                .set("SPLITS", param(splits_at))
+                .set("OFFSET", param(splits_at + 1 + p))
+                .set("SUMS", if part.paired { 2 } else { 1 })
+                .set("KEEP", format!("{keep}_part{p}"))
+                .set("SPLIT_ARGS", if splits(implementation) { "split, " } else { "" })
+                .flag("SPLIT", splits(implementation));
+            if splits(implementation) {
+                body += &expand("matmul_combine.wgsl", &defines)?;
+                let results = format!("{} * {} * {}", param(batches_at), param(at.m), param(*n));
+                let _ = write!(
+                    combine,
+                    "    let results{p} = {results};\n    if (i < results{p}) {{\n        combine_part{p}(i);\n        return;\n    }}\n    \
+                     i -= results{p};\n"
+                );
+            }
         } else {
-            defines.set("UNIT", if q8 { 32 } else { 8 }).set("UNITS", if q8 { 4 } else { 1 });
+            let unit = if q8 { 32 } else { 8 };
+            let unroll = unroll(kernel, part, implementation);
+            defines
+                .set("UNIT", unit)
+                .set("UNITS", unit / 8)
+                .set("UNROLL", if unroll > 1 { unroll } else { 0 })
+                .set("STEP", cut.slices * unit)
+                .set("TURN", cut.slices * unit * unroll)
+                .set("LAST", cut.slices * unit * (unroll - 1));
         }
         let template = match (many, implementation) {
             (true, SERIAL) => "matmul_serial.wgsl",
@@ -341,7 +409,11 @@ pub fn shader(kernel: &ContractKernel, implementation: u32, target: &Target) -> 
                     cut.group
                 )
             }
-            (true, _) => format!("{} * {tiles} * (({} + 63u) / 64u)", param(batches_at), param(at.m)),
+            (true, _) => {
+                let rows = tile.rows();
+                let times = if splits(implementation) { format!(" * {}", param(splits_at)) } else { String::new() };
+                format!("{} * {tiles} * (({} + {}u) / {rows}u){times}", param(batches_at), param(at.m), rows - 1)
+            }
             _ => format!("{} * {tiles}", param(batches_at)),
         };
         let _ = write!(
@@ -351,158 +423,42 @@ pub fn shader(kernel: &ContractKernel, implementation: u32, target: &Target) -> 
         );
     }
     body += &entry("main", group, "", &format!("    var g = group;\n{dispatch}"));
+    let mut entries: SmallVec<[&'static str; 2]> = smallvec!["main"];
+    if splits(implementation) {
+        body += &entry("combine", 64, "", &format!("    var i = group * 64u + lid;\n{combine}"));
+        entries.push("combine");
+    }
     code.body = body;
     let kinds: Vec<&str> = kernel.parts.iter().map(|part| part.right.1.name()).collect();
     Ok(Shader {
         label: format!("matmul {:?} {} {implementation}", kernel.rows, kinds.join(",")),
         source: code.finish(target, implementation == SUBGROUP),
-        entries: smallvec!["main"],
+        entries,
         inputs,
         outputs: kernel.parts.len(),
-        scratch: false,
+        scratch: splits(implementation),
         fault: false,
         param_words,
     })
 }
 
-/// How an input is declared: as wide as its vector reads allow, if they agree.
-fn access(kernel: &ContractKernel, input: usize, half: bool) -> Access {
-    let norm = kernel.prologue.iter().flat_map(|p| [p.weight, p.bias]).flatten().map(|(i, dtype)| (i, dtype, false));
-    let rights = kernel.parts.iter().map(|part| {
-        let (input, dtype) = part.right;
-        (input, dtype, kernel.vector && !quantized(part))
-    });
-    let epilogues = kernel.parts.iter().flat_map(|part| &part.operands);
-    let epilogues = epilogues.filter_map(|operand| Some((operand.input?, operand.dtype, false)));
-    let left = [(kernel.left.0, kernel.left.1, kernel.vector && kernel.left_rows)];
-    let all = left.into_iter().chain(rights).chain(norm).chain(epilogues);
-    shared(all.filter(|use_| usize::from(use_.0) == input).map(|(_, dtype, four)| (dtype, four)), half)
-}
-
-/// `base + batch * strides`, where `at` is the operand's first word and `batch` decodes the batch number.
-fn batch_indices(at: &Words) -> Vec<String> {
-    match at.batch {
-        0 => vec![],
-        1 => vec!["batch".into()],
-        _ => vec![format!("batch / {}", param(1)), format!("batch % {}", param(1))],
-    }
-}
-
-fn base(at: &Words, operand: usize) -> String {
-    let indices: Vec<String> = batch_indices(at).iter().map(|i| format!("({i})")).collect();
-    address(operand, &indices)
-}
-
-/// `left_base`, `x1`, `x8`, and the prologue's `prepare`.
-fn left_code(code: &mut Code, body: &mut String, kernel: &ContractKernel, at: &Words) -> Result<()> {
-    let (input, dtype) = kernel.left;
-    let depth = param(at.k);
-    let stride = param(at.left + at.batch + 2);
-    let load = code.load(input, dtype)?;
-    let _ = write!(body, "fn left_base(batch: u32) -> u32 {{\n    return {};\n}}\n", base(at, at.left));
-    let place = if kernel.left_rows { "row + k".to_string() } else { format!("row + k * {stride}") };
-    let _ = write!(
-        body,
-        "fn x1(row: u32, k: u32) -> f32 {{\n    if (k >= {depth}) {{\n        return 0.0;\n    }}\n    return {load}({place});\n}}\n"
-    );
-    *body +=
-        &eight("x8(row: u32, k: u32)", &depth, kernel.left_rows && kernel.vector, "row + k", "x1(row, k + #)", || {
-            code.load4(input, dtype)
-        })?;
-    if let Some(Prologue { weight, bias, .. }) = &kernel.prologue {
-        // Without a weight the gain is 1, past the end of the row too: weights there are 0.
-        for (name, operand, offset, none) in [("gain", weight, 0, "1.0"), ("shift", bias, 1, "0.0")] {
-            let value = match *operand {
-                None => none.to_string(),
-                Some((input, dtype)) => {
-                    let load = code.load(input, dtype)?;
-                    let _ = write!(
-                        body,
-                        "fn {name}(k: u32) -> f32 {{\n    if (k >= {depth}) {{\n        return 0.0;\n    }}\n    return \
-                         {load}({} + k);\n}}\n",
-                        param(at.prologue + offset)
-                    );
-                    format!("{name}(k + #)")
-                }
-            };
-            *body += &eight(&format!("{name}8(k: u32)"), &depth, false, "", &value, || Ok(String::new()))?;
-        }
-        *body += "fn prepare(x: W8, gain: W8, shift: W8, mean: f32, scale: f32) -> W8 {\n    return W8((x.a - mean) * scale * gain.a \
-                  + shift.a, (x.b - mean) * scale * gain.b + shift.b);\n}\n";
-    }
-    Ok(())
-}
-
-/// A function that returns 8 neighbours along k as a W8, zeros past the end. `one` is the value at k + #.
-fn eight(
-    signature: &str,
-    depth: &str,
-    vector: bool,
-    place: &str,
-    one: &str,
-    load4: impl FnOnce() -> Result<String>,
-) -> Result<String> {
-    let mut text = format!("fn {signature} -> W8 {{\n");
-    if vector {
-        // k is a multiple of 4, so either half is there as a whole or not at all.
-        let four = load4()?;
-        let _ = write!(
-            text,
-            "    var w = W8(vec4<f32>(0.0), vec4<f32>(0.0));\n    if (k < {depth}) {{\n        w.a = {four}({place});\n    }}\n    \
-             if (k + 4u < {depth}) {{\n        w.b = {four}({place} + 4u);\n    }}\n    return w;\n}}\n"
-        );
-    } else {
-        let half =
-            |from: usize| (from..from + 4).map(|j| one.replace('#', &format!("{j}u"))).collect::<Vec<_>>().join(", ");
-        let _ = write!(text, "    return W8(vec4<f32>({}), vec4<f32>({}));\n}}\n", half(0), half(4));
-    }
-    Ok(text)
-}
-
-/// Rounding of the left operand to 8 bits by blocks of 32, and the product of such a block with one of weights.
-fn round_code(target: &Target) -> String {
-    let mut text = "struct X32 {\n    q: array<u32, 8>,\n    d: f32,\n    s: f32,\n}\nfn pack4(v: vec4<f32>) -> u32 {\n    let q = \
-                    vec4<u32>(bitcast<vec4<u32>>(vec4<i32>(v)) & vec4<u32>(0xffu)) << vec4<u32>(0u, 8u, 16u, 24u);\n    return \
-                    q.x | q.y | q.z | q.w;\n}\n"
-        .to_string();
-    // d = max |x| / 127, q = x / d to nearest; s = d * (sum of q) serves types with a minimum.
-    text += "fn round8(w0: W8, w1: W8, w2: W8, w3: W8) -> X32 {\n    var r: X32;\n    let m = max(max(max(abs(w0.a), abs(w0.b)), \
-             max(abs(w1.a), abs(w1.b))), max(max(abs(w2.a), abs(w2.b)), max(abs(w3.a), abs(w3.b))));\n    let top = max(max(m.x, \
-             m.y), max(m.z, m.w));\n    r.d = top / 127.0;\n    let inverse = select(0.0, 127.0 / top, top > 0.0);\n    var sum = \
-             vec4<f32>(0.0);\n    var q = vec4<f32>(0.0);\n";
-    for (j, (w, half)) in (0..4).flat_map(|w| [(w, "a"), (w, "b")]).enumerate() {
-        let _ = write!(
-            text,
-            "    q = clamp(round(w{w}.{half} * inverse), vec4<f32>(-127.0), vec4<f32>(127.0));\n    sum += q;\n    r.q[{j}] = \
-             pack4(q);\n"
-        );
-    }
-    text += "    r.s = r.d * (sum.x + sum.y + sum.z + sum.w);\n    return r;\n}\n";
-    text + &product_code(target)
-}
-
-fn product_code(target: &Target) -> String {
-    let dot = if target.packed_dot { "dot4I8Packed" } else { "t_dot4" };
-    let sum =
-        |from: usize| (from..from + 4).map(|j| format!("{dot}(x.q[{j}], w.q[{j}])")).collect::<Vec<_>>().join(" + ");
-    format!(
-        "fn product8(x: X32, w: Q32) -> f32 {{\n    let low = {};\n    let high = {};\n    return x.d * (w.d0 * f32(low) + w.d1 * \
-         f32(high)) + x.s * w.m;\n}}\n",
-        sum(0),
-        sum(4)
-    )
-}
-
 /// Workgroup memory, and the norm's meeting function.
 fn memory(body: &mut String, kernel: &ContractKernel, implementation: u32, target: &Target, rows: u32, group: u32) {
     let many = kernel.rows == RowClass::Many;
-    if many && implementation == SHARED {
-        if kernel.parts.iter().any(|part| q8(kernel, part)) {
-            *body += "var<workgroup> tile_a: array<u32, 512>;\nvar<workgroup> tile_b: array<u32, 512>;\nvar<workgroup> scale_a: \
-                      array<vec2<f32>, 64>;\nvar<workgroup> scale_b: array<vec4<f32>, 64>;\n";
+    if many && implementation != SERIAL {
+        let tile = tile(implementation);
+        let (a, b) = if kernel.parts.iter().any(|part| q8(kernel, part)) {
+            let (rows, columns) = (tile.rows() * tile.blocks, 64 * tile.blocks);
+            let _ = write!(
+                body,
+                "var<workgroup> scale_a: array<vec2<f32>, {rows}>;\nvar<workgroup> scale_b: array<vec4<f32>, {columns}>;\n"
+            );
+            (format!("array<u32, {}>", 8 * rows), format!("array<u32, {}>", 8 * columns))
         } else {
-            *body += "var<workgroup> tile_a: array<vec4<f32>, 512>;\nvar<workgroup> tile_b: array<vec4<f32>, 512>;\n";
-        }
+            let quads = |rows: u32| format!("array<vec4<f32>, {}>", rows * tile.k / 4);
+            (quads(tile.rows()), quads(64))
+        };
+        let _ = write!(body, "var<workgroup> tile_a: {a};\nvar<workgroup> tile_b: {b};\n");
     }
     let mut words = 0;
     if !many && implementation == SHARED {
@@ -528,76 +484,6 @@ fn memory(body: &mut String, kernel: &ContractKernel, implementation: u32, targe
     };
     *body += "}\n";
     debug_assert!(words >= group || implementation != SHARED);
-}
-
-/// `right_base{p}`, `w8_{p}`, and where they apply `w8x4_{p}`, `wq_{p}`.
-fn right_code(
-    code: &mut Code,
-    body: &mut String,
-    kernel: &ContractKernel,
-    at: &Words,
-    p: usize,
-    right: usize,
-) -> Result<()> {
-    let part = &kernel.parts[p];
-    let (input, dtype) = part.right;
-    let depth = param(at.k);
-    let (stride_k, stride_n) = (param(right + 1 + at.batch), param(right + 2 + at.batch));
-    if dtype.is_quantized() {
-        let mut defines = Defines::default();
-        defines.set("P", p).set("W", code.word(input)?).flag("Q8", q8(kernel, part));
-        *body += &expand(quant_template(dtype)?, &defines)?;
-        // The offset counts rows; batch strides are 0.
-        let _ = write!(
-            body,
-            "fn right_base{p}(batch: u32, j: u32) -> u32 {{\n    return ({} + j) * row_words_{p}({depth});\n}}\n",
-            param(right)
-        );
-        return Ok(());
-    }
-    let load = code.load(input, dtype)?;
-    let by_k = part.right_unit == RightUnit::K;
-    let column = if by_k { format!("j * {stride_n}") } else { "j".to_string() };
-    let _ = write!(
-        body,
-        "fn right_base{p}(batch: u32, j: u32) -> u32 {{\n    return {} + {column};\n}}\n",
-        base(at, right)
-    );
-    let place = if by_k { "row + k".to_string() } else { format!("row + k * {stride_k}") };
-    let _ = write!(
-        body,
-        "fn w1_{p}(row: u32, k: u32) -> f32 {{\n    if (k >= {depth}) {{\n        return 0.0;\n    }}\n    return \
-         {load}({place});\n}}\n"
-    );
-    *body += &eight(
-        &format!("w8_{p}(row: u32, depth: u32, k: u32)"),
-        &depth,
-        by_k && kernel.vector,
-        "row + k",
-        &format!("w1_{p}(row, k + #)"),
-        || code.load4(input, dtype),
-    )?;
-    if n_vector(kernel, part) {
-        let four = code.load4(input, dtype)?;
-        if p == 0 || !body.contains("struct W8x4") {
-            *body += "struct W8x4 {\n    c0: W8,\n    c1: W8,\n    c2: W8,\n    c3: W8,\n}\n";
-        }
-        let _ = write!(
-            body,
-            "fn w4_{p}(row: u32, k: u32) -> vec4<f32> {{\n    if (k >= {depth}) {{\n        return vec4<f32>(0.0);\n    }}\n    return \
-             {four}(row + k * {stride_k});\n}}\nfn w8x4_{p}(row: u32, k: u32) -> W8x4 {{\n"
-        );
-        for j in 0..8 {
-            let _ = writeln!(body, "    let r{j} = w4_{p}(row, k + {j}u);");
-        }
-        let column = |c: &str| {
-            let half = |from: usize| (from..from + 4).map(|j| format!("r{j}.{c}")).collect::<Vec<_>>().join(", ");
-            format!("W8(vec4<f32>({}), vec4<f32>({}))", half(0), half(4))
-        };
-        let columns: Vec<String> = ["x", "y", "z", "w"].iter().map(|c| column(c)).collect();
-        let _ = write!(body, "    return W8x4({});\n}}\n", columns.join(", "));
-    }
-    Ok(())
 }
 
 /// `store_part{p}`.

@@ -6,8 +6,8 @@
 use super::{
     Shader, Target, axes,
     code::{Code, Rep, fill_words, param, per_word, shared, wide},
-    contract::{STRUCTS, quant_template},
     expr,
+    loaders::{STRUCTS, quant_template},
     preprocess::{Defines, expand},
     spread,
 };

@@ -20,6 +20,7 @@ mod custom;
 mod expr;
 mod gather;
 mod link;
+mod loaders;
 mod map;
 mod pick;
 mod preprocess;
@@ -29,9 +30,12 @@ mod scan;
 mod scatter;
 mod sort;
 mod split;
+mod tiles;
+mod vendor;
 
 pub use custom::Checked;
 pub use split::{Cut, Piece, Room, Window, split, too_large};
+pub use vendor::Vendor;
 
 use code::address;
 use smallvec::{SmallVec, smallvec};
@@ -58,6 +62,8 @@ pub struct Target {
     pub max_dispatch: u32,
     /// A CPU that does a GPU's work: barriers are dear there.
     pub software: bool,
+    /// Who made it: what a usual GPU of theirs holds.
+    pub vendor: Vendor,
 }
 
 /// Source and interface of one implementation of a kernel.
@@ -79,6 +85,11 @@ pub struct Shader {
     pub fault: bool,
     /// Words of the uniform block, at most.
     pub param_words: usize,
+}
+
+/// Which words of a product hold the columns of its parts.
+pub fn contract_sizes(kernel: &tallow_graph::kernel::ContractKernel) -> SmallVec<[usize; 2]> {
+    contract::Words::of(kernel).parts.iter().map(|part| part.0).collect()
 }
 
 /// The ways to run a kernel on a target, cheapest for `words` first in cost, not in order; empty where it cannot.
@@ -108,7 +119,7 @@ pub fn implementations(kernel: &Kernel, words: &[i64], target: &Target) -> Small
             SmallVec::new()
         }
     };
-    match kernel {
+    let mut all = match kernel {
         Kernel::Map(k) => one(map::supported(k), map::work(k, words)),
         Kernel::Row(k) => row::implementations(k, words, target),
         Kernel::Contract(k) => contract::implementations(k, words, target),
@@ -121,7 +132,12 @@ pub fn implementations(kernel: &Kernel, words: &[i64], target: &Target) -> Small
         Kernel::Sort(k) => sort::implementations(k, words, target),
         Kernel::Scan(k) => scan::implementations(k, words, target),
         Kernel::Custom(k) => one(custom::supported(k), 0),
+    };
+    // Scratch memory is one binding more, where the kernel can do without.
+    if matches!(kernel, Kernel::Contract(_) | Kernel::Attention(_)) {
+        all.retain(|way| way.scratch == 0 || inputs + outputs + 1 <= target.max_storage_buffers as usize);
     }
+    all
 }
 
 /// The source of one implementation.

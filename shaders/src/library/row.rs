@@ -25,6 +25,15 @@ const SERIAL: u32 = 1;
 const COLUMNS: u32 = 2;
 const TREE_256: u32 = 3;
 
+/// Values of a norm's row that an invocation of a tree keeps in registers.
+fn kept(op: RowOp, implementation: u32) -> u32 {
+    match implementation {
+        TREE_64 if norm(op) => 8,
+        TREE_256 if norm(op) => 16,
+        _ => 0,
+    }
+}
+
 /// Rows a workgroup of columns takes.
 const COLUMN_ROWS: u64 = 16;
 
@@ -82,35 +91,39 @@ pub fn implementations(kernel: &RowKernel, words: &[i64], target: &Target) -> Sm
     let rank = usize::from(kernel.outer) + usize::from(kernel.inner);
     // Whether neighbours of a row are neighbours in memory, judged by the first operand.
     let apart = words.get(2 * rank).is_some_and(|&stride| stride.abs() > 1) && kernel.inner > 0;
-    let passes = if norm(kernel.op) { 3.0 } else { 1.0 };
+    // A row that fits the registers is read once.
+    let passes = |implementation: u32| {
+        let held = kept(kernel.op, implementation) * group_size(implementation);
+        if norm(kernel.op) && length > held as f32 { 3.0 } else { 1.0 }
+    };
     // An imagined GPU keeps 65,536 invocations busy; an element takes one 10 ns; a tree takes half a microsecond.
-    let time = |rows: f32, share: f32, tree: f32, scattered: bool| {
+    let time = |passes: f32, share: f32, tree: f32, scattered: bool| {
         let waves = (rows * share / 65_536.0).max(1.0);
         waves * ((length / share).ceil() * passes * 0.01 * if scattered { 4.0 } else { 1.0 } + tree * 0.5)
     };
-    let software = |rows: f32, share: f32| rows * (length * passes * 1e-3 + share * 0.05);
-    let cost = |share: f32, tree: f32, scattered: bool| {
+    let software = |passes: f32, share: f32| rows * (length * passes * 1e-3 + share * 0.05);
+    let cost = |id: u32, share: f32, tree: f32, scattered: bool| {
         1.0 + if target.software {
-            software(rows, if tree > 0.0 { share } else { 0.0 })
+            software(passes(id), if tree > 0.0 { share } else { 0.0 })
         } else {
-            time(rows, share, tree, scattered)
+            time(passes(id), share, tree, scattered)
         }
     };
     let mut all = smallvec![
-        Implementation { id: TREE_64, scratch: 0, cost: cost(64.0, 1.0, apart) },
+        Implementation { id: TREE_64, scratch: 0, cost: cost(TREE_64, 64.0, 1.0, apart) },
         // llvmpipe ends all loops of an invocation after 65,535 turns in all, in silence.
         Implementation {
             id: SERIAL,
             scratch: 0,
-            cost: cost(1.0, 0.0, !apart && length > 8.0)
-                + if target.software && length * passes > 60_000.0 { 1e9 } else { 0.0 },
+            cost: cost(SERIAL, 1.0, 0.0, !apart && length > 8.0)
+                + if target.software && length * passes(SERIAL) > 60_000.0 { 1e9 } else { 0.0 },
         },
     ];
     if target.max_workgroup_invocations >= 256 {
         if !norm(kernel.op) && !arg(kernel.op) {
-            all.push(Implementation { id: COLUMNS, scratch: 0, cost: cost(16.0, 1.0, !apart) });
+            all.push(Implementation { id: COLUMNS, scratch: 0, cost: cost(COLUMNS, 16.0, 1.0, !apart) });
         }
-        all.push(Implementation { id: TREE_256, scratch: 0, cost: cost(256.0, 1.2, apart) });
+        all.push(Implementation { id: TREE_256, scratch: 0, cost: cost(TREE_256, 256.0, 1.2, apart) });
     }
     all
 }
@@ -294,6 +307,8 @@ pub fn shader(kernel: &RowKernel, implementation: u32, target: &Target) -> Resul
         .set("ROWS", param(rows_at))
         .set("LENGTH", param(rows_at + 1))
         .set("EPS", format!("bitcast<f32>({})", param(slots_at)))
+        .set("KEEP", kept(kernel.op, implementation))
+        .flag("NORM_ANY", norm(kernel.op))
         .flag("SERIAL", serial)
         .flag("ARG", arg(kernel.op))
         .flag("NORM", kernel.op == RowOp::Softmax)

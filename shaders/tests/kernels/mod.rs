@@ -426,7 +426,7 @@ fn customs() -> Vec<Case> {
     let custom = |name: &str, wgsl, inputs: &[DType], output, words: Vec<i64>| {
         let custom = Arc::new(Custom::new(name).with_wgsl(wgsl));
         let inputs = inputs.iter().map(|&dtype| (dtype, 2)).collect();
-        let kernel = CustomKernel { custom, inputs, output: (output, 2), scalars: 2 };
+        let kernel = CustomKernel { custom, inputs, output: (output, 2), scalars: 5 };
         (format!("custom_{name}"), Kernel::Custom(kernel), words)
     };
     let elements = "fn element(i: u32) {\n    let row = i / out_dim(1u);\n    out[i] = f32(in0[i % in0_len()]) * param(0u) + \
@@ -449,6 +449,17 @@ fn customs() -> Vec<Case> {
             &[DType::I32],
             DType::I32,
             vec![2, 3, 2, 3],
+        ),
+        // What tallow itself writes as a user would: the choice of a token.
+        custom(
+            "sample",
+            Wgsl::Kernel(
+                include_str!("../../../runtime/tallow/src/generation/sample.wgsl").into(),
+                Box::new(|_, _| [1, 1, 1]),
+            ),
+            &[DType::F32],
+            DType::U32,
+            vec![1, 300, 1, 2],
         ),
     ]
 }

@@ -9,11 +9,15 @@ use tallow_graph::{
 #[test]
 fn attention_of_every_kind() {
     let mut noise = Noise(30);
-    for (queries, keys) in [(1i64, 1i64), (1, 150), (5, 9), (20, 70), (12, 5)] {
+    // Past 128 keys, several workgroups share those of few queries; past 32 queries there are several tiles.
+    for (queries, keys) in [(1i64, 1i64), (1, 150), (1, 401), (6, 300), (5, 9), (20, 70), (12, 5), (70, 75)] {
         for (heads, kv_heads, width, v_width) in
             [(4i64, 2i64, 16i64, 16i64), (3, 3, 64, 72), (2, 1, 7, 5), (1, 1, 8, 300)]
         {
             for bits in 0..8 {
+                if (keys > 200 || queries > 32) && bits % 3 != 1 {
+                    continue;
+                }
                 let on = |bit: u32| bits >> bit & 1 == 1;
                 for (dtype, kv_dtype) in
                     [(DType::F32, DType::F32), (DType::F32, DType::F16), (DType::BF16, DType::BF16)]

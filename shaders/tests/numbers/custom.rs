@@ -6,7 +6,7 @@ use tallow_graph::{
     Backend, DType, Kernel,
     kernel::{Custom, CustomKernel, HostView, HostViewMut, Wgsl},
 };
-use tallow_wgpu::library::{Checked, Target};
+use tallow_wgpu::library::{Checked, Target, Vendor};
 
 fn target() -> Target {
     Target {
@@ -19,6 +19,7 @@ fn target() -> Target {
         max_storage_buffers: 8,
         max_dispatch: 65_535,
         software: false,
+        vendor: Vendor::Other,
     }
 }
 

@@ -232,8 +232,7 @@ fn compile(
             }
         };
         let kernel = step.recipe.kernel(&class, c);
-        let choices = backend.lower(&kernel, &words);
-        match choices.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost)) {
+        match backend.choose(&kernel, &words) {
             Some(choice) => compiled.push(Compiled {
                 kernel: Arc::new(kernel),
                 class,

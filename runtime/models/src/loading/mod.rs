@@ -229,7 +229,7 @@ impl DecoderBuilder {
         let head = Linear::new(table, None, self.options.activations);
         let rope = Rope::new(&c.rope, c.head_width, context, &self.device)?;
         let caches = (0..c.layers).map(|_| KvCache::new(context)).collect();
-        Ok(Decoder { device: self.device, embedding, layers, norm, head, rope, caches, context, config })
+        Ok(Decoder { device: self.device, embedding, layers, norm, head, rope, caches, context, config, ahead: 0 })
     }
 }
 

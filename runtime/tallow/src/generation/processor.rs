@@ -185,6 +185,11 @@ impl LogitsProcessor {
         self.config.temperature < GREEDY_BELOW
     }
 
+    /// The next random share, of [0, 1).
+    pub(super) fn draw(&mut self) -> f64 {
+        self.random.next_f64()
+    }
+
     /// Chooses among `logits`, one a token. A logit of minus infinity rules its token out.
     ///
     /// # Errors
@@ -225,7 +230,7 @@ impl LogitsProcessor {
         top_k(&mut candidates, self.config.top_k);
         top_p(&mut candidates, self.config.top_p);
         min_p(&mut candidates, self.config.min_p);
-        pick(&candidates, self.random.next_f64()).ok_or_else(|| bad("every token has probability 0"))
+        pick(&candidates, self.draw()).ok_or_else(|| bad("every token has probability 0"))
     }
 
     /// Applies the repeat penalty for the tokens so far (prompt and answer; only the last `repeat_last_n` count), then
