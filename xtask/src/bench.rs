@@ -140,7 +140,7 @@ impl Bench<'_> {
         let mut found: Vec<Vec<Outcome>> = entries.iter().map(|_| Vec::new()).collect();
         let mut hellos = Vec::new();
         for threads in self.threads() {
-            let mut seats = self.start(threads);
+            let mut seats = self.start(threads)?;
             hellos = seats.iter().map(|seat| (seat.key().to_owned(), seat.hello.clone())).collect();
             for (entry, found) in entries.iter().zip(&mut found) {
                 bar.set_message(format!("{} {}, {threads} threads", group.name, entry.case.name));
@@ -157,25 +157,32 @@ impl Bench<'_> {
         self.report(group, &outcomes, &hellos, floors)
     }
 
-    /// Starts everyone; who does not start is absent from now on.
-    fn start(&mut self, threads: usize) -> Vec<Participant> {
+    /// Starts everyone; a peer that does not start is absent from now on.
+    fn start(&mut self, threads: usize) -> Result<Vec<Participant>, String> {
         let cpus = pin::cpus(threads);
         let logs = self.folder.join("logs");
+        let specs = std::mem::take(&mut self.specs);
+        let launched: Vec<_> =
+            specs.into_iter().map(|spec| (spec.clone(), Participant::launch(spec, &cpus, &logs))).collect();
         let mut seats = Vec::new();
-        let mut specs = std::mem::take(&mut self.specs);
-        specs.retain(|spec| match Participant::start(spec.clone(), &cpus, &logs) {
-            Ok(seat) => {
-                seats.push(seat);
-                true
+        for (spec, participant) in launched {
+            let greeted = participant.and_then(|mut seat| {
+                seat.greet()?;
+                Ok(seat)
+            });
+            match greeted {
+                Ok(seat) => {
+                    self.specs.push(spec);
+                    seats.push(seat);
+                }
+                Err(error) if spec.key == "tallow" => return Err(format!("Tallow's participant: {error}")),
+                Err(error) => {
+                    println!("absent: {}: {error}", peers::title(&spec.key).unwrap_or(&spec.key));
+                    self.absent.push((spec.key, error));
+                }
             }
-            Err(error) => {
-                println!("absent: {}: {error}", peers::title(&spec.key).unwrap_or(&spec.key));
-                self.absent.push((spec.key.clone(), error));
-                false
-            }
-        });
-        self.specs = specs;
-        seats
+        }
+        Ok(seats)
     }
 
     fn case(

@@ -54,14 +54,27 @@ impl Participant {
     /// Starts it with one thread on each of `cpus`, and asks who it is. What it writes to standard error goes to a file in
     /// `logs`.
     pub fn start(spec: Spec, cpus: &[usize], logs: &Path) -> Result<Self, String> {
+        let mut participant = Self::launch(spec, cpus, logs)?;
+        participant.greet()?;
+        Ok(participant)
+    }
+
+    /// The first half of [`Participant::start`]: several may load their libraries at the same time.
+    pub fn launch(spec: Spec, cpus: &[usize], logs: &Path) -> Result<Self, String> {
         let log = logs.join(format!("{}-{}.txt", spec.key, cpus.len()));
-        let nobody = Hello { name: spec.key.clone(), version: String::new(), about: String::new() };
-        let mut participant = Self { spec, cpus: cpus.to_vec(), log, process: None, start: None, hello: nobody };
-        match participant.ask(&Request::Hello, PREPARE_LIMIT)? {
-            Reply::Hello(hello) => participant.hello = hello,
+        let hello = Hello { name: spec.key.clone(), version: String::new(), about: String::new() };
+        let mut participant = Self { spec, cpus: cpus.to_vec(), log, process: None, start: None, hello };
+        participant.process = Some(participant.spawn()?);
+        Ok(participant)
+    }
+
+    /// The second half.
+    pub fn greet(&mut self) -> Result<(), String> {
+        match self.ask(&Request::Hello, PREPARE_LIMIT)? {
+            Reply::Hello(hello) => self.hello = hello,
             other => return Err(format!("it answered {other:?} when asked who it is")),
         }
-        Ok(participant)
+        Ok(())
     }
 
     /// One request, one reply. After an error the process is gone, and the next request starts another.
