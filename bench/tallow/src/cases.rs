@@ -3,7 +3,7 @@
 use tallow::{Attention, Device, Result, Tensor};
 use tallow_bench_protocol::{Job, Op, Prepared, Refusal, prepare_model, read_u32};
 
-use crate::operands::{function, load};
+use crate::operands::{function, load, read_back};
 use crate::{models, train};
 
 /// Reads a job's inputs, computes once, and gives back how to compute again.
@@ -44,14 +44,20 @@ pub fn prepare(device: &Device, job: &Job) -> std::result::Result<Prepared, Refu
         (Op::IndexSelect, [x, ids]) => with(device, [x, ids], |[x, ids]| x.index_select(ids, 0)),
         (Op::IndexAdd, [x, ids, y]) => with(device, [x, ids, y], |[x, ids, y]| x.index_add(ids, y, 0)),
         (Op::Sort, [x]) => with(device, [x], |[x]| Ok(x.sort_last_dim(true)?.0)),
-        (Op::Add, [x, y]) => with(device, [x, y], |[x, y]| read(x + y)),
-        (Op::Chain { length }, [x, factor, term]) => with(device, [x, factor, term], move |[x, factor, term]| {
-            let mut y = x.clone();
-            for _ in 0..length / 2 {
-                y = ((y * factor)? + term)?;
-            }
-            read(Ok(y))
-        }),
+        (Op::Add, [x, y]) => {
+            let (x, y) = (x.clone(), y.clone());
+            read_back(move || &x + &y)
+        }
+        (Op::Chain { length }, [x, factor, term]) => {
+            let (x, factor, term) = (x.clone(), factor.clone(), term.clone());
+            read_back(move || {
+                let mut y = x.clone();
+                for _ in 0..length / 2 {
+                    y = ((y * &factor)? + &term)?;
+                }
+                Ok(y)
+            })
+        }
         (Op::TrainCnn, inputs) => train::cnn(device, inputs),
         (Op::TrainDecoder { layers, heads }, inputs) => train::decoder(device, inputs, layers, heads),
         (op, inputs) => Err(Refusal::Failed(format!("{op:?} of {} inputs", inputs.len()))),
@@ -65,11 +71,4 @@ fn with<const N: usize>(
 ) -> std::result::Result<Prepared, Refusal> {
     let inputs = inputs.map(Tensor::clone);
     function(device, move || work(&inputs))
-}
-
-/// Small work is read back into Rust's own numbers: that is what a user waits for.
-fn read(result: Result<Tensor>) -> Result<Tensor> {
-    let result = result?;
-    std::hint::black_box(result.to_vec2::<f32>()?);
-    Ok(result)
 }

@@ -45,3 +45,10 @@ pub fn function(device: &Device, work: impl Fn() -> tallow::Result<Tensor> + 'st
     };
     Ok(Prepared { values, dims, run: Box::new(run) })
 }
+
+/// Small work, whose result is read back into Rust's own numbers: that is what a user waits for.
+pub fn read_back(work: impl Fn() -> tallow::Result<Tensor> + 'static) -> Result<Prepared, Refusal> {
+    let first = work()?;
+    let (values, dims) = (values(&first)?, first.dims().to_vec());
+    Ok(Prepared { values, dims, run: Box::new(move || timed(|| work()?.to_vec2::<f32>())) })
+}
