@@ -126,6 +126,7 @@ macro_rules! vectors {
         $(#[$meta])*
         #[derive(Clone, Copy)]
         pub(crate) struct $name;
+        #[allow(unused_unsafe, reason = "some sets' functions are safe where the whole build has the set")]
         impl $crate::gemm::simd::Simd for $name {
             type T = $t;
             type V = $v;
