@@ -31,7 +31,9 @@ impl Machine {
         let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
         let compiler = first(&rustc, &["--version"])
             .map_or_else(unknown, |version| version.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
-        let changed = first("git", &["status", "--porcelain", "--untracked-files=no"]).is_some();
+        let changed =
+            first("git", &["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/performance.md"])
+                .is_some();
         let commit = first("git", &["rev-parse", "--short", "HEAD"])
             .map_or_else(unknown, |commit| if changed { format!("{commit}, changed") } else { commit });
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
