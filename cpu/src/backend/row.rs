@@ -21,6 +21,11 @@ const GRAIN: usize = 16 << 10;
 /// Most pieces of a very long row; beyond this they grow.
 const MAX_PIECES: usize = 4096;
 
+/// Most elements of a window.
+const WINDOW: usize = 64;
+/// Most elements of a row that is too short to be read by itself.
+const SHORT: usize = 4;
+
 /// Elements of a piece of a very long row.
 const PIECE: usize = 32 << 10;
 
@@ -103,7 +108,9 @@ pub(crate) fn run(step: &StepRun<'_>, kernel: &RowKernel, row: &Row) -> Result<(
     with_class!(row.before.class, T => {
         if !reduces {
             job.norms::<T>()
-        } else if let Some(side_by_side) = SideBySide::of(kernel, sizes, &operands) {
+        } else if let Some(side_by_side) =
+            SideBySide::of(kernel, sizes, &operands).or_else(|| SideBySide::windows(kernel, sizes, &operands))
+        {
             job.columns::<T>(&side_by_side)
         } else if rows < 2 * step.pool.threads() && count >= 2 * PIECE {
             job.long_rows::<T>()
@@ -326,7 +333,8 @@ impl Job<'_> {
     }
 }
 
-/// A nest turned so that its innermost axis is the last outer axis: rows side by side.
+/// A nest turned so that its innermost axis is the last outer axis (or so that all outer axes are inside): rows side by
+/// side.
 struct SideBySide<'a> {
     sizes: SmallVec<[i64; 8]>,
     operands: SmallVec<[(Bound<'a>, SmallVec<[i64; 8]>); 4]>,
@@ -346,14 +354,31 @@ impl<'a> SideBySide<'a> {
             let along = bound.strides[outer + inner - 1];
             operand.input.is_some() && bound.strides[outer - 1] == 1 && along != 1 && along != 0
         });
-        if !turned {
+        if turned { Some(Self::turn(sizes, operands, outer, outer - 1, width)) } else { None }
+    }
+
+    /// Whether the rows are windows: a few elements each, on axes that do not run on into one another. All rows then lie
+    /// side by side, so that blocks are filled across the rows of an image.
+    fn windows(kernel: &RowKernel, sizes: &[i64], operands: &[Bound<'a>]) -> Option<Self> {
+        let (outer, inner) = (usize::from(kernel.outer), usize::from(kernel.inner));
+        let rows = elements(&sizes[..outer]).ok()?;
+        let count = elements(&sizes[outer..]).ok()?;
+        if outer == 0 || inner == 0 || count == 0 || rows < 64 {
             return None;
         }
+        // One axis of neighbours is read faster row by row, unless the rows are very short.
+        let in_order = operands.iter().all(|bound| bound.strides[outer + inner - 1].abs() <= 1);
+        let most = if inner == 1 && in_order { SHORT } else { WINDOW };
+        (count <= most).then(|| Self::turn(sizes, operands, outer, 0, rows))
+    }
+
+    /// Puts the inner axes before the outer ones from `first` on.
+    fn turn(sizes: &[i64], operands: &[Bound<'a>], outer: usize, first: usize, width: usize) -> Self {
         let turn = |words: &[i64]| -> SmallVec<[i64; 8]> {
-            words[..outer - 1].iter().chain(&words[outer..]).chain(&words[outer - 1..outer]).copied().collect()
+            words[..first].iter().chain(&words[outer..]).chain(&words[first..outer]).copied().collect()
         };
         let operands = operands.iter().map(|bound| (*bound, turn(bound.strides))).collect();
-        Some(Self { sizes: turn(sizes), operands, width })
+        Self { sizes: turn(sizes), operands, width }
     }
 
     fn bounds(&self) -> SmallVec<[Bound<'_>; 4]> {

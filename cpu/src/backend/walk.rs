@@ -347,6 +347,22 @@ impl<'a> Walker<'a> {
         let size = load.dtype.size_in_bytes();
         let native = load.class.is_stored_as(load.dtype);
         let raw = if native { out } else { self.registers };
+        if sizes.len() > 1 && sizes[sizes.len() - 1] <= SHORT_ROW {
+            // SAFETY: as below.
+            unsafe {
+                match size {
+                    1 => gather_short::<u8>(bound.at, sizes, bound.strides, index, n, raw),
+                    2 => gather_short::<u16>(bound.at, sizes, bound.strides, index, n, raw),
+                    4 => gather_short::<u32>(bound.at, sizes, bound.strides, index, n, raw),
+                    _ => gather_short::<u64>(bound.at, sizes, bound.strides, index, n, raw),
+                }
+            }
+            if !native {
+                // SAFETY: as below.
+                unsafe { exec::widen(self.nest.isa, load.dtype, raw, slice_mut(out, n)) };
+            }
+            return;
+        }
         pieces(sizes, bound.strides, index, n, |from, offset, stride, count| {
             let source = bound.at.wrapping_offset(offset as isize * size as isize);
             let to = raw.wrapping_add(from * size);
@@ -449,6 +465,91 @@ unsafe fn gather<T: Copy>(from: *const u8, stride: i64, to: *mut u8, count: usiz
             _ => (0..count).for_each(|i| {
                 to.add(i).write(from.wrapping_offset(i as isize * stride as isize).read_unaligned());
             }),
+        }
+    }
+}
+
+/// Elements of a row that is gathered together with its neighbours.
+const SHORT_ROW: i64 = 8;
+
+/// Gathers `n` elements from position `index` on of a nest whose rows are short: a loop over the last two axes, instead of
+/// a call for each row.
+///
+/// # Safety
+/// The nest's elements lie in one buffer; `to` has room for `n`, aligned.
+unsafe fn gather_short<T: Copy>(
+    at: *const u8,
+    sizes: &[i64],
+    strides: &[i64],
+    index: &[usize; MAX_AXES],
+    n: usize,
+    to: *mut u8,
+) {
+    let inner = sizes.len() - 1;
+    let (width, step) = (sizes[inner].max(1) as usize, strides[inner] as isize);
+    let (height, row) = (sizes[inner - 1] as usize, strides[inner - 1] as isize);
+    let (mut index, mut done) = (*index, 0);
+    let (mut from, to) = (at.cast::<T>().wrapping_offset(dot(&index[..=inner], strides) as isize), to.cast::<T>());
+    while done < n {
+        if index[inner] > 0 || n - done < width {
+            // The rest of a row.
+            let count = (width - index[inner]).min(n - done);
+            for i in 0..count {
+                // SAFETY: the caller's. A file's bytes need not be aligned, so elements are read as they lie.
+                unsafe { to.add(done + i).write(from.wrapping_offset(i as isize * step).read_unaligned()) };
+            }
+            done += count;
+            from = from.wrapping_offset(row - index[inner] as isize * step);
+            index[inner] = 0;
+            index[inner - 1] += 1;
+        } else {
+            // As many whole rows as follow one another.
+            let rows = (height - index[inner - 1]).min((n - done) / width);
+            // SAFETY: as above.
+            unsafe {
+                let to = to.add(done);
+                match (width, row, step) {
+                    (2, 1, 0) => gather_rows::<T, 2>(from, 1, 0, to, rows),
+                    (2, 0, 1) => gather_rows::<T, 2>(from, 0, 1, to, rows),
+                    (2, ..) => gather_rows::<T, 2>(from, row, step, to, rows),
+                    (3, ..) => gather_rows::<T, 3>(from, row, step, to, rows),
+                    (4, ..) => gather_rows::<T, 4>(from, row, step, to, rows),
+                    _ => {
+                        for i in 0..rows {
+                            let from = from.wrapping_offset(i as isize * row);
+                            for j in 0..width {
+                                let at = from.wrapping_offset(j as isize * step);
+                                to.add(i * width + j).write(at.read_unaligned());
+                            }
+                        }
+                    }
+                }
+            }
+            done += rows * width;
+            from = from.wrapping_offset(rows as isize * row);
+            index[inner - 1] += rows;
+        }
+        for axis in (1..inner).rev() {
+            if index[axis] < sizes[axis] as usize {
+                break;
+            }
+            from = from.wrapping_offset(strides[axis - 1] as isize - index[axis] as isize * strides[axis] as isize);
+            index[axis] = 0;
+            index[axis - 1] += 1;
+        }
+    }
+}
+
+/// # Safety
+/// `rows` rows of `W` elements lie in one buffer; `to` has room for them, aligned.
+#[inline(always)]
+unsafe fn gather_rows<T: Copy, const W: usize>(from: *const T, row: isize, step: isize, to: *mut T, rows: usize) {
+    for i in 0..rows {
+        for j in 0..W {
+            // SAFETY: the caller's.
+            unsafe {
+                to.add(i * W + j).write(from.wrapping_offset(i as isize * row + j as isize * step).read_unaligned());
+            }
         }
     }
 }

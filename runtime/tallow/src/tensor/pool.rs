@@ -87,10 +87,7 @@ impl Tensor {
         }
         let windows = Windows { lead, size: size.to_vec(), stride: stride.to_vec() };
         let x = self.input();
-        let mut edge = x.edge();
-        edge.view = windows.view(&edge.view);
-        let inner = windows.elements().into_iter().fold(0u8, |mask, axis| mask | 1 << axis);
-        let pooled = self.result(ops::reduce(op, edge, inner)?);
+        let pooled = self.result(ops::reduce(op, windows.edge(&x), windows.mask())?);
         Ok(pool(pooled, op, name, &x, windows))
     }
 }
