@@ -189,10 +189,13 @@ impl<'a, T: Num> Columns<'a, T> {
             RowOp::Max => each(self.value, x, T::maximum),
             RowOp::Min => each(self.value, x, T::minimum),
             _ => {
+                // Without branches, so that several rows are compared at once: as `beats`.
+                let (first, smallest) = (at == 0, op == RowOp::ArgMin);
                 for ((value, &x), index) in self.value.iter_mut().zip(x).zip(self.at.iter_mut()) {
-                    if at == 0 || beats(op, *value, x) {
-                        (*value, *index) = (x, at as u32);
-                    }
+                    let better = if smallest { x < *value } else { x > *value };
+                    let wins = first | (!value.is_nan() & (x.is_nan() | better));
+                    *value = if wins { x } else { *value };
+                    *index = if wins { at as u32 } else { *index };
                 }
             }
         }

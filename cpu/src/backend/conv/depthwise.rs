@@ -1,6 +1,12 @@
-//! Depthwise filters: one input channel a group. Too thin for matrix products, they are summed tap by tap over rows of
+//! Depthwise filters: one input channel a group. Too thin for matrix products, they are summed tap by tap over runs of
 //! outputs that stay in registers.
+//!
+//! A channel's padded input is split by the remainders of the steps: position q of an axis is element q / step of part
+//! q % step. Then the outputs that are neighbours read neighbours with every tap, whatever the step, and a whole plane of
+//! outputs is one run: output p reads, with tap t, `start of t's part + f(t * gap / step) + f(p)`, where f is the
+//! row-major place in a part. So short rows cost no more than long ones. What the run computes between rows is left out.
 
+use smallvec::SmallVec;
 use tallow_graph::Result;
 
 use super::geometry::{Geometry, Phase};
@@ -20,18 +26,177 @@ const OUTPUTS: usize = 4;
 const PLANE: usize = 256 << 10;
 /// Most taps.
 const TAPS: usize = 512;
+/// Multiplications that are worth a thread's while.
+const GRAIN: usize = 128 << 10;
 
 /// Whether a convolution is computed here.
 pub(super) fn fits<T: Num>(geometry: &Geometry, by_taps: bool, phases: &[[Phase; 3]]) -> bool {
     let taps: i64 = geometry.axes.iter().map(|axis| axis.taps).product();
-    let Some(frame) = Frame::new(geometry, phases, geometry.axes[2].step() as usize) else { return false };
+    let ([phase], 1) = (phases, geometry.channels) else { return false };
     T::CLASS == Class::F32
-        && geometry.channels == 1
         && geometry.outputs <= OUTPUTS
-        && phases.len() == 1
         && !by_taps
         && (1..=TAPS as i64).contains(&taps)
-        && frame.plane() <= PLANE
+        && Parts::new(geometry, phase).is_some_and(|parts| parts.size() <= PLANE)
+}
+
+/// How a channel's padded input lies.
+struct Parts {
+    frame: Frame,
+    /// Input elements between neighbouring outputs, on each axis.
+    steps: [usize; 3],
+    /// Elements of a part on each axis.
+    lanes: [usize; 3],
+}
+
+impl Parts {
+    /// `None` where it is more than can be counted, or nothing is read.
+    fn new(geometry: &Geometry, phase: &[Phase; 3]) -> Option<Self> {
+        let frame = Frame::new(geometry, &[*phase], 1)?;
+        let mut parts = Self { frame, steps: [1; 3], lanes: [1; 3] };
+        let mut size = 1usize;
+        for axis in 0..3 {
+            // A single output takes no step.
+            let step = if phase[axis].count > 1 { geometry.axes[axis].step() as usize } else { 1 };
+            parts.steps[axis] = step;
+            parts.lanes[axis] = frame.length[axis].div_ceil(step);
+            size = size.checked_mul(parts.lanes[axis])?.checked_mul(step)?;
+        }
+        phase.iter().all(|phase| phase.taps > 0).then_some(parts)
+    }
+
+    /// Elements of a part.
+    fn part(&self) -> usize {
+        self.lanes[0] * self.lanes[1] * self.lanes[2]
+    }
+
+    /// Elements of all parts.
+    fn size(&self) -> usize {
+        self.part() * self.steps[0] * self.steps[1] * self.steps[2]
+    }
+
+    /// The row-major place of a position in a part.
+    fn place(&self, [a, b, c]: [usize; 3]) -> usize {
+        (a * self.lanes[1] + b) * self.lanes[2] + c
+    }
+
+    /// Where padded position `q` lies.
+    fn at(&self, q: [usize; 3]) -> usize {
+        let [s0, s1, s2] = self.steps;
+        let part = (q[0] % s0 * s1 + q[1] % s1) * s2 + q[2] % s2;
+        part * self.part() + self.place([q[0] / s0, q[1] / s1, q[2] / s2])
+    }
+
+    /// Brings the input's elements to their places; the padding is left as it is.
+    ///
+    /// # Safety
+    /// `from` has the geometry's sizes under the strides; `to` has room for [`Parts::size`] elements, which nobody else uses.
+    unsafe fn fill(&self, isa: Isa, geometry: &Geometry, from: *const f32, strides: [i64; 3], to: *mut f32) {
+        // Padded positions that lie inside the input.
+        let inside = |axis: usize| {
+            let (origin, length) = (self.frame.origin[axis], self.frame.length[axis] as i64);
+            let first = (-origin).clamp(0, length);
+            first as usize..(geometry.axes[axis].size - origin).clamp(first, length) as usize
+        };
+        let (rows, columns) = (inside(1), inside(2));
+        if columns.is_empty() {
+            return;
+        }
+        for q0 in inside(0) {
+            for q1 in rows.clone() {
+                let x = |axis: usize, q: usize| (q as i64 + self.frame.origin[axis]) * strides[axis];
+                let offset = x(0, q0) + x(1, q1) + x(2, columns.start);
+                let row = Row {
+                    step: self.steps[2],
+                    part: self.part(),
+                    first: columns.start,
+                    count: columns.len(),
+                    stride: strides[2] as isize,
+                };
+                // SAFETY: the caller's; the row's places are inside the parts.
+                unsafe { fill_row(isa, from.wrapping_offset(offset as isize), to.add(self.at([q0, q1, 0])), row) };
+            }
+        }
+    }
+}
+
+/// A row of the input, and where it goes: element i is padded position `first + i`.
+#[derive(Clone, Copy)]
+struct Row {
+    step: usize,
+    part: usize,
+    first: usize,
+    count: usize,
+    stride: isize,
+}
+
+multiversion! {
+    fn fill_row_raw(from: *const f32, to: *mut f32, row: Row) = fill_row_body;
+    fn by_blocks(from: &[f32], taps: &[(usize, i64)], weights: &[f32], out: &mut [f32]) = by_blocks_body;
+}
+
+/// # Safety
+/// `from` has `row.count` elements, `row.stride` apart; their places from `to` on are nobody else's.
+unsafe fn fill_row(isa: Isa, from: *const f32, to: *mut f32, row: Row) {
+    fill_row_raw(isa, from, to, row);
+}
+
+#[inline(always)]
+fn fill_row_body<const FMA: bool>(from: *const f32, to: *mut f32, row: Row) {
+    let Row { step, part, first, count, stride } = row;
+    // SAFETY: `fill_row`'s, for all that follows.
+    unsafe {
+        if step == 1 && stride == 1 {
+            let to = to.add(first);
+            let mut at = 0;
+            while at + 16 <= count {
+                to.add(at).cast::<[f32; 16]>().write_unaligned(from.add(at).cast::<[f32; 16]>().read_unaligned());
+                at += 16;
+            }
+            if at + 8 <= count {
+                to.add(at).cast::<[f32; 8]>().write_unaligned(from.add(at).cast::<[f32; 8]>().read_unaligned());
+                at += 8;
+            }
+            if at + 4 <= count {
+                to.add(at).cast::<[f32; 4]>().write_unaligned(from.add(at).cast::<[f32; 4]>().read_unaligned());
+                at += 4;
+            }
+            while at < count {
+                to.add(at).write(from.add(at).read());
+                at += 1;
+            }
+            return;
+        }
+        let mut at = 0;
+        if step == 2 && stride == 1 {
+            if first % 2 == 1 {
+                to.add(part + first / 2).write(from.read());
+                at = 1;
+            }
+            while at + 32 <= count {
+                let x = from.add(at).cast::<[f32; 32]>().read_unaligned();
+                let (mut even, mut odd) = ([0f32; 16], [0f32; 16]);
+                for i in 0..16 {
+                    (even[i], odd[i]) = (x[2 * i], x[2 * i + 1]);
+                }
+                let to = to.add((first + at) / 2);
+                to.cast::<[f32; 16]>().write_unaligned(even);
+                to.add(part).cast::<[f32; 16]>().write_unaligned(odd);
+                at += 32;
+            }
+            while at + 2 <= count {
+                let to = to.add((first + at) / 2);
+                to.write(from.add(at).read());
+                to.add(part).write(from.add(at + 1).read());
+                at += 2;
+            }
+        }
+        while at < count {
+            let q = first + at;
+            to.add(q % step * part + q / step).write(from.wrapping_offset(at as isize * stride).read());
+            at += 1;
+        }
+    }
 }
 
 /// Runs it.
@@ -39,129 +204,162 @@ pub(super) fn run<T: Num>(
     step: &StepRun<'_>,
     geometry: &Geometry,
     phase: &[Phase; 3],
-    frame: &Frame,
     input: Source<T>,
     filter: Source<T>,
     output: &Output<'_, T>,
 ) -> Result<()> {
+    let Some(parts) = Parts::new(geometry, phase) else { return Ok(()) };
+    let gaps = geometry.axes.map(|axis| axis.gap() as usize);
+    let mut taps = Vec::new();
+    for t0 in 0..phase[0].taps {
+        for t1 in 0..phase[1].taps {
+            for t2 in 0..phase[2].taps {
+                let t = [t0, t1, t2];
+                let filter: i64 = (0..3)
+                    .map(|axis| (phase[axis].tap + t[axis] * phase[axis].tap_every) as i64 * filter.spatial[axis])
+                    .sum();
+                taps.push((parts.at([t0 * gaps[0], t1 * gaps[1], t2 * gaps[2]]), filter));
+            }
+        }
+    }
     let failed = FirstError::default();
     let planes = geometry.samples * geometry.groups;
-    let job = Job { step, geometry, phase, frame, input, filter, output };
-    step.pool.run(planes, &|plane| failed.note(job.plane(plane)));
+    let counts = phase.map(|phase| phase.count);
+    let run = parts.place(counts.map(|count| count - 1)) + 1;
+    let job = Job { step, geometry, counts, parts, taps, run, input, filter, output };
+    let cost = job.taps.len() * geometry.outputs * run;
+    step.pool.run_ranges(planes, GRAIN / cost.max(1), &|range| failed.note(job.planes(range.start, range.end)));
     failed.done()
 }
 
 struct Job<'a, T> {
     step: &'a StepRun<'a>,
     geometry: &'a Geometry,
-    phase: &'a [Phase; 3],
-    frame: &'a Frame,
+    /// Outputs on each axis.
+    counts: [usize; 3],
+    parts: Parts,
+    /// Of each tap: where it reads for the first output, and its place in a filter.
+    taps: Vec<(usize, i64)>,
+    /// Elements from the first output to the last, as they lie in a part.
+    run: usize,
     input: Source<T>,
     filter: Source<T>,
     output: &'a Output<'a, T>,
 }
 
 impl<T: Num> Job<'_, T> {
-    /// All outputs of one sample and group.
-    fn plane(&self, at: usize) -> Result<()> {
+    /// All outputs of planes `from..to`, each of one sample and group.
+    fn planes(&self, from: usize, to: usize) -> Result<()> {
         let Geometry { groups, outputs, .. } = *self.geometry;
-        let (sample, group) = (at / groups, at % groups);
-        let (frame, [a, b, c]) = (self.frame, self.phase);
         let all = self.geometry.positions();
-        let size = frame.plane();
-        let steps = self.geometry.axes.map(|axis| axis.step() as usize);
-        let gaps = self.geometry.axes.map(|axis| axis.gap() as usize);
-        // The last block of a row may read past it, into what follows.
-        let room = size + TOGETHER + frame.row();
-        // The sums of one output channel, before its epilogue.
-        let sums = if self.output.plain { 0 } else { all };
-        scratch::with(scratch::TILE, (room.next_multiple_of(16) + sums) * size_of::<T>(), |memory| {
-            let plane = memory.cast::<T>();
-            // SAFETY: `bind` checked the input; the plane is this task's own, and what follows it is filled too.
-            let plane: &[f32] = unsafe {
-                frame.fill(self.geometry, self.input.plane([sample, group, 0]), self.input.spatial, plane);
-                std::slice::from_raw_parts_mut(plane.add(size), room - size).fill(T::default());
-                std::slice::from_raw_parts(plane.cast_const().cast(), room)
+        let size = self.parts.size();
+        // The last block of a run may read past it.
+        let room = (size + TOGETHER).next_multiple_of(16);
+        let run = self.run.next_multiple_of(16);
+        let first = from * outputs * all;
+        // The sums of these planes, before the epilogue.
+        let sums = if self.output.plain { 0 } else { (to - from) * outputs * all };
+        let dense = self.counts[1..] == self.parts.lanes[1..];
+        scratch::with(scratch::TILE, (room + run + sums) * size_of::<f32>(), |memory| {
+            let memory = memory.cast::<f32>();
+            let spread = memory.wrapping_add(room);
+            let sums = if self.output.plain {
+                self.output.sums.cast::<f32>().wrapping_add(first)
+            } else {
+                memory.wrapping_add(room + run)
             };
-            for channel in 0..outputs {
-                let mut taps: Vec<(usize, f32)> = Vec::new();
-                let weights = self.filter.plane([group, channel, 0]);
-                for t0 in 0..a.taps {
-                    for t1 in 0..b.taps {
-                        for t2 in 0..c.taps {
-                            let q2 = t2 * gaps[2];
-                            let last = q2 % frame.split * frame.lane + q2 / frame.split;
-                            let row = t0 * gaps[0] * frame.length[1] + t1 * gaps[1];
-                            let place: i64 = [t0, t1, t2]
-                                .iter()
-                                .zip(self.phase)
-                                .zip(&self.filter.spatial)
-                                .map(|((&t, phase), stride)| (phase.tap + t * phase.tap_every) as i64 * stride)
-                                .sum();
-                            // SAFETY: `bind` checked the filter. The class is f32: see `fits`.
-                            let weight = unsafe { weights.wrapping_offset(place as isize).cast::<f32>().read() };
-                            taps.push((row * frame.row() + last, weight));
+            // SAFETY: the planes are this task's own. The padding stays from one plane to the next.
+            unsafe { std::slice::from_raw_parts_mut(memory, room) }.fill(0.0);
+            let mut weights: SmallVec<[f32; 32]> = SmallVec::new();
+            for plane in from..to {
+                let (sample, group) = (plane / groups, plane % groups);
+                // SAFETY: `bind` checked the input. The class is f32: see `fits`.
+                let x: &[f32] = unsafe {
+                    let x = self.input.plane([sample, group, 0]).cast::<f32>();
+                    self.parts.fill(self.step.isa, self.geometry, x, self.input.spatial, memory);
+                    std::slice::from_raw_parts(memory.cast_const(), room)
+                };
+                for channel in 0..outputs {
+                    let filter = self.filter.plane([group, channel, 0]).cast::<f32>();
+                    weights.clear();
+                    // SAFETY: `bind` checked the filter.
+                    weights
+                        .extend(self.taps.iter().map(|&(_, at)| unsafe { filter.wrapping_offset(at as isize).read() }));
+                    let out = sums.wrapping_add(((plane - from) * outputs + channel) * all);
+                    // SAFETY: the channel's own sums; or memory for the run, from which its rows are then copied there.
+                    unsafe {
+                        let to = if dense { out } else { spread };
+                        let to = std::slice::from_raw_parts_mut(to, self.run);
+                        by_blocks(self.step.isa, x, &self.taps, &weights, to);
+                        if !dense {
+                            self.gather(spread, out);
                         }
                     }
                 }
-                let first = (at * outputs + channel) * all;
-                let to = if self.output.plain {
-                    self.output.sums.wrapping_add(first)
-                } else {
-                    memory.cast::<T>().wrapping_add(room.next_multiple_of(16))
-                };
-                // SAFETY: the outputs of this channel, or memory for its sums.
-                let to: &mut [f32] = unsafe { std::slice::from_raw_parts_mut(to.cast(), all) };
-                for (row, to) in to.chunks_exact_mut(c.count).enumerate() {
-                    let (p0, p1) = (row / b.count, row % b.count);
-                    let start = (p0 * steps[0] * frame.length[1] + p1 * steps[1]) * frame.row();
-                    sum_taps(self.step.isa, &plane[start..], &taps, to);
-                }
-                if !self.output.plain {
-                    let sums = to.as_ptr();
-                    // SAFETY: the sums are there; this channel's outputs are this task's own.
-                    self.output.epilogue(self.step, all, |walk| unsafe { walk.row(first, sums, all) })?;
-                }
+            }
+            if !self.output.plain {
+                let count = (to - from) * outputs * all;
+                // SAFETY: the sums are there; these planes' outputs are this task's own.
+                self.output.epilogue(self.step, count, |walk| unsafe { walk.row(first, sums.cast::<T>(), count) })?;
             }
             Ok(())
         })
     }
+
+    /// Copies the rows of a run, without what lies between them.
+    ///
+    /// # Safety
+    /// `from` is a run, `to` has room for a plane of outputs apart from it.
+    unsafe fn gather(&self, from: *const f32, to: *mut f32) {
+        let [a, b, c] = self.counts;
+        let mut to = to;
+        for p0 in 0..a {
+            for p1 in 0..b {
+                let row = Row { step: 1, part: 0, first: 0, count: c, stride: 1 };
+                // SAFETY: the caller's.
+                unsafe { fill_row(self.step.isa, from.add(self.parts.place([p0, p1, 0])), to, row) };
+                to = to.wrapping_add(c);
+            }
+        }
+    }
 }
 
 /// out[j] = sum over taps of weight * from[offset + j]. `from` goes on for [`TOGETHER`] elements past what is needed.
-fn sum_taps(isa: Isa, from: &[f32], taps: &[(usize, f32)], out: &mut [f32]) {
-    by_blocks(isa, from, taps, out);
-}
-
-multiversion! {
-    fn by_blocks(from: &[f32], taps: &[(usize, f32)], out: &mut [f32]) = by_blocks_body;
-}
-
 #[inline(always)]
-fn by_blocks_body<const FMA: bool>(from: &[f32], taps: &[(usize, f32)], out: &mut [f32]) {
+fn by_blocks_body<const FMA: bool>(from: &[f32], taps: &[(usize, i64)], weights: &[f32], out: &mut [f32]) {
     let mut at = 0;
     while at < out.len() {
-        // The rest of a row is computed as widely as it needs.
+        // The rest is computed as widely as it needs.
         let rest = out.len() - at;
         let wide = if rest > 32 {
-            block::<FMA, TOGETHER>(from, taps, out, at)
+            block::<FMA, TOGETHER>(from, taps, weights, out, at)
         } else if rest > 16 {
-            block::<FMA, 32>(from, taps, out, at)
+            block::<FMA, 32>(from, taps, weights, out, at)
         } else {
-            block::<FMA, 16>(from, taps, out, at)
+            block::<FMA, 16>(from, taps, weights, out, at)
         };
         at += wide;
     }
 }
 
 #[inline(always)]
-fn block<const FMA: bool, const N: usize>(from: &[f32], taps: &[(usize, f32)], out: &mut [f32], at: usize) -> usize {
+fn block<const FMA: bool, const N: usize>(
+    from: &[f32],
+    taps: &[(usize, i64)],
+    weights: &[f32],
+    out: &mut [f32],
+    at: usize,
+) -> usize {
     let mut sums = [0f32; N];
-    for &(offset, weight) in taps {
+    for (&(offset, _), &weight) in taps.iter().zip(weights) {
         let Some((x, _)) = from.get(offset + at..).and_then(|x| x.split_first_chunk::<N>()) else { continue };
         for (sum, x) in sums.iter_mut().zip(x) {
             *sum = fma::<FMA>(weight, *x, *sum);
         }
+    }
+    if let Some(out) = out[at..].first_chunk_mut::<N>() {
+        *out = sums;
+        return N;
     }
     let count = N.min(out.len() - at);
     out[at..at + count].copy_from_slice(&sums[..count]);

@@ -177,7 +177,7 @@ fn run_as<T: Num>(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv) -> Resul
             operands: &operands,
         };
         if depthwise {
-            return depthwise::run(step, &geometry, &phases[0], &frame, source, weights, &output);
+            return depthwise::run(step, &geometry, &phases[0], source, weights, &output);
         }
         let planes = if in_place {
             let origin: i64 = frame.origin.iter().zip(&source.spatial).map(|(o, s)| o * s).sum();
