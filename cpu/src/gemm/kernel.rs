@@ -71,6 +71,11 @@ pub(crate) struct Kernel<T: 'static> {
 }
 
 impl<T> Kernel<T> {
+    /// Lanes of a vector.
+    pub fn lanes(&self) -> usize {
+        self.lanes
+    }
+
     /// Products of one panel by one panel: `c[i, j] (+)= sum over l of a[l, i] * b[l, j]`. No rows or no columns: nothing.
     ///
     /// # Safety

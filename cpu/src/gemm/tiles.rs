@@ -141,8 +141,33 @@ impl Cut {
                 }
             }
         }
+        Cut { rows, cols, k, depth: Self::depth(k), halves }
+    }
+
+    /// For tiles that each pack for themselves, on several threads: as many rows as go, so that few tiles pack the same
+    /// columns, and as many columns as leave each thread some tiles.
+    pub fn own<T>(kernel: &Kernel<T>, (m, n, k): (usize, usize, usize), threads: usize) -> Self {
+        let mut rows = Strips::new(m, kernel.rows, true, OWN_TILE.0);
+        let mut cols = Strips::new(n, kernel.cols, false, OWN_TILE.0);
+        while threads > 1 && rows.groups() * cols.groups() < 6 * threads {
+            let (tall, wide) = (rows.group * kernel.rows, cols.group * kernel.cols);
+            if tall * wide * k <= 4 * LEAST {
+                break;
+            } else if cols.group > 1 && (wide > 64 || rows.group == 1) {
+                cols.regroup(cols.group.div_ceil(2));
+            } else if rows.group > 1 {
+                rows.regroup(rows.group.div_ceil(2));
+            } else {
+                break;
+            }
+        }
+        Cut { rows, cols, k, depth: Self::depth(k), halves: 1 }
+    }
+
+    /// Of a block of the depth: by its length alone, so that sums do not depend on how a product is cut.
+    fn depth(k: usize) -> usize {
         let blocks = k.div_ceil(DEPTH).max(1);
-        Cut { rows, cols, k, depth: k.div_ceil(blocks).next_multiple_of(4).max(4), halves }
+        k.div_ceil(blocks).next_multiple_of(4).max(4)
     }
 
     /// Tiles.

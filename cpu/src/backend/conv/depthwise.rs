@@ -10,16 +10,15 @@ use smallvec::SmallVec;
 use tallow_graph::Result;
 
 use super::geometry::{Geometry, Phase};
-use super::planes::Frame;
+use super::planes::{Frame, Row, copy_run};
+use super::vectors::sum_taps;
 use super::{Output, Source};
-use crate::Isa;
 use crate::backend::class::{Class, Num};
 use crate::backend::scratch::{self, FirstError};
 use crate::backend::step::StepRun;
-use crate::multiversion::fma;
 
-/// Outputs that are summed together: as many as registers hold.
-const TOGETHER: usize = 64;
+/// Elements that may be read past a run: of the longest vector.
+const PAST: usize = 16;
 /// Output channels a group up to which this pays.
 const OUTPUTS: usize = 4;
 /// Elements of a plane: it should stay in the second-level cache.
@@ -91,110 +90,25 @@ impl Parts {
     ///
     /// # Safety
     /// `from` has the geometry's sizes under the strides; `to` has room for [`Parts::size`] elements, which nobody else uses.
-    unsafe fn fill(&self, isa: Isa, geometry: &Geometry, from: *const f32, strides: [i64; 3], to: *mut f32) {
-        // Padded positions that lie inside the input.
-        let inside = |axis: usize| {
-            let (origin, length) = (self.frame.origin[axis], self.frame.length[axis] as i64);
-            let first = (-origin).clamp(0, length);
-            first as usize..(geometry.axes[axis].size - origin).clamp(first, length) as usize
-        };
-        let (rows, columns) = (inside(1), inside(2));
+    unsafe fn fill(&self, geometry: &Geometry, from: *const f32, strides: [i64; 3], to: *mut f32) {
+        let columns = self.frame.inside(geometry, 2);
         if columns.is_empty() {
             return;
         }
-        for q0 in inside(0) {
-            for q1 in rows.clone() {
+        let row = Row {
+            split: self.steps[2],
+            lane: self.part(),
+            first: columns.start,
+            count: columns.len(),
+            stride: strides[2] as isize,
+        };
+        for q0 in self.frame.inside(geometry, 0) {
+            for q1 in self.frame.inside(geometry, 1) {
                 let x = |axis: usize, q: usize| (q as i64 + self.frame.origin[axis]) * strides[axis];
-                let offset = x(0, q0) + x(1, q1) + x(2, columns.start);
-                let row = Row {
-                    step: self.steps[2],
-                    part: self.part(),
-                    first: columns.start,
-                    count: columns.len(),
-                    stride: strides[2] as isize,
-                };
+                let from = from.wrapping_offset((x(0, q0) + x(1, q1) + x(2, columns.start)) as isize);
                 // SAFETY: the caller's; the row's places are inside the parts.
-                unsafe { fill_row(isa, from.wrapping_offset(offset as isize), to.add(self.at([q0, q1, 0])), row) };
+                unsafe { row.fill(from, to.add(self.at([q0, q1, 0]))) };
             }
-        }
-    }
-}
-
-/// A row of the input, and where it goes: element i is padded position `first + i`.
-#[derive(Clone, Copy)]
-struct Row {
-    step: usize,
-    part: usize,
-    first: usize,
-    count: usize,
-    stride: isize,
-}
-
-multiversion! {
-    fn fill_row_raw(from: *const f32, to: *mut f32, row: Row) = fill_row_body;
-    fn by_blocks(from: &[f32], taps: &[(usize, i64)], weights: &[f32], out: &mut [f32]) = by_blocks_body;
-}
-
-/// # Safety
-/// `from` has `row.count` elements, `row.stride` apart; their places from `to` on are nobody else's.
-unsafe fn fill_row(isa: Isa, from: *const f32, to: *mut f32, row: Row) {
-    fill_row_raw(isa, from, to, row);
-}
-
-#[inline(always)]
-fn fill_row_body<const FMA: bool>(from: *const f32, to: *mut f32, row: Row) {
-    let Row { step, part, first, count, stride } = row;
-    // SAFETY: `fill_row`'s, for all that follows.
-    unsafe {
-        if step == 1 && stride == 1 {
-            let to = to.add(first);
-            let mut at = 0;
-            while at + 16 <= count {
-                to.add(at).cast::<[f32; 16]>().write_unaligned(from.add(at).cast::<[f32; 16]>().read_unaligned());
-                at += 16;
-            }
-            if at + 8 <= count {
-                to.add(at).cast::<[f32; 8]>().write_unaligned(from.add(at).cast::<[f32; 8]>().read_unaligned());
-                at += 8;
-            }
-            if at + 4 <= count {
-                to.add(at).cast::<[f32; 4]>().write_unaligned(from.add(at).cast::<[f32; 4]>().read_unaligned());
-                at += 4;
-            }
-            while at < count {
-                to.add(at).write(from.add(at).read());
-                at += 1;
-            }
-            return;
-        }
-        let mut at = 0;
-        if step == 2 && stride == 1 {
-            if first % 2 == 1 {
-                to.add(part + first / 2).write(from.read());
-                at = 1;
-            }
-            while at + 32 <= count {
-                let x = from.add(at).cast::<[f32; 32]>().read_unaligned();
-                let (mut even, mut odd) = ([0f32; 16], [0f32; 16]);
-                for i in 0..16 {
-                    (even[i], odd[i]) = (x[2 * i], x[2 * i + 1]);
-                }
-                let to = to.add((first + at) / 2);
-                to.cast::<[f32; 16]>().write_unaligned(even);
-                to.add(part).cast::<[f32; 16]>().write_unaligned(odd);
-                at += 32;
-            }
-            while at + 2 <= count {
-                let to = to.add((first + at) / 2);
-                to.write(from.add(at).read());
-                to.add(part).write(from.add(at + 1).read());
-                at += 2;
-            }
-        }
-        while at < count {
-            let q = first + at;
-            to.add(q % step * part + q / step).write(from.wrapping_offset(at as isize * stride).read());
-            at += 1;
         }
     }
 }
@@ -253,8 +167,8 @@ impl<T: Num> Job<'_, T> {
         let Geometry { groups, outputs, .. } = *self.geometry;
         let all = self.geometry.positions();
         let size = self.parts.size();
-        // The last block of a run may read past it.
-        let room = (size + TOGETHER).next_multiple_of(16);
+        // The last vector of a run may read past it.
+        let room = (size + PAST).next_multiple_of(16);
         let run = self.run.next_multiple_of(16);
         let first = from * outputs * all;
         // The sums of these planes, before the epilogue.
@@ -273,12 +187,9 @@ impl<T: Num> Job<'_, T> {
             let mut weights: SmallVec<[f32; 32]> = SmallVec::new();
             for plane in from..to {
                 let (sample, group) = (plane / groups, plane % groups);
+                let x = self.input.plane([sample, group, 0]).cast::<f32>();
                 // SAFETY: `bind` checked the input. The class is f32: see `fits`.
-                let x: &[f32] = unsafe {
-                    let x = self.input.plane([sample, group, 0]).cast::<f32>();
-                    self.parts.fill(self.step.isa, self.geometry, x, self.input.spatial, memory);
-                    std::slice::from_raw_parts(memory.cast_const(), room)
-                };
+                unsafe { self.parts.fill(self.geometry, x, self.input.spatial, memory) };
                 for channel in 0..outputs {
                     let filter = self.filter.plane([group, channel, 0]).cast::<f32>();
                     weights.clear();
@@ -289,8 +200,7 @@ impl<T: Num> Job<'_, T> {
                     // SAFETY: the channel's own sums; or memory for the run, from which its rows are then copied there.
                     unsafe {
                         let to = if dense { out } else { spread };
-                        let to = std::slice::from_raw_parts_mut(to, self.run);
-                        by_blocks(self.step.isa, x, &self.taps, &weights, to);
+                        sum_taps(self.step.isa, false, memory.cast(), &self.taps, &weights, to.cast(), self.run);
                         if !dense {
                             self.gather(spread, out);
                         }
@@ -315,53 +225,10 @@ impl<T: Num> Job<'_, T> {
         let mut to = to;
         for p0 in 0..a {
             for p1 in 0..b {
-                let row = Row { step: 1, part: 0, first: 0, count: c, stride: 1 };
                 // SAFETY: the caller's.
-                unsafe { fill_row(self.step.isa, from.add(self.parts.place([p0, p1, 0])), to, row) };
+                unsafe { copy_run(from.add(self.parts.place([p0, p1, 0])), to, c) };
                 to = to.wrapping_add(c);
             }
         }
     }
-}
-
-/// out[j] = sum over taps of weight * from[offset + j]. `from` goes on for [`TOGETHER`] elements past what is needed.
-#[inline(always)]
-fn by_blocks_body<const FMA: bool>(from: &[f32], taps: &[(usize, i64)], weights: &[f32], out: &mut [f32]) {
-    let mut at = 0;
-    while at < out.len() {
-        // The rest is computed as widely as it needs.
-        let rest = out.len() - at;
-        let wide = if rest > 32 {
-            block::<FMA, TOGETHER>(from, taps, weights, out, at)
-        } else if rest > 16 {
-            block::<FMA, 32>(from, taps, weights, out, at)
-        } else {
-            block::<FMA, 16>(from, taps, weights, out, at)
-        };
-        at += wide;
-    }
-}
-
-#[inline(always)]
-fn block<const FMA: bool, const N: usize>(
-    from: &[f32],
-    taps: &[(usize, i64)],
-    weights: &[f32],
-    out: &mut [f32],
-    at: usize,
-) -> usize {
-    let mut sums = [0f32; N];
-    for (&(offset, _), &weight) in taps.iter().zip(weights) {
-        let Some((x, _)) = from.get(offset + at..).and_then(|x| x.split_first_chunk::<N>()) else { continue };
-        for (sum, x) in sums.iter_mut().zip(x) {
-            *sum = fma::<FMA>(weight, *x, *sum);
-        }
-    }
-    if let Some(out) = out[at..].first_chunk_mut::<N>() {
-        *out = sums;
-        return N;
-    }
-    let count = N.min(out.len() - at);
-    out[at..at + count].copy_from_slice(&sums[..count]);
-    count
 }

@@ -111,6 +111,40 @@ impl Geometry {
         Ok(Self { samples, groups, channels, outputs, axes })
     }
 
+    /// With the spatial axes joined into one, where they are one: a filter of one tap over inputs that lie in order, or of
+    /// as many taps as the input has elements. `input` and `filter` are the strides of the spatial axes; where the axes are
+    /// joined, they become those of the one.
+    pub fn flattened(self, input: &mut [i64; 3], filter: &mut [i64; 3]) -> Self {
+        let bare = |axis: &Axis| axis.low == 0 && axis.input_dilation == 1;
+        let one_tap = self.axes.iter().all(|a| bare(a) && a.taps == 1 && a.stride == 1 && a.out == a.size);
+        let one_output = self.axes.iter().all(|a| bare(a) && a.out == 1 && a.dilation == 1 && a.taps == a.size);
+        let sizes = self.axes.map(|axis| axis.size);
+        let joined = |strides: &[i64; 3]| {
+            let mut inner: Option<(i64, i64)> = None;
+            for (&size, &stride) in sizes.iter().zip(strides).rev().filter(|&(&size, _)| size != 1) {
+                match inner {
+                    None => inner = Some((stride, stride.checked_mul(size)?)),
+                    Some((first, next)) if next == stride => inner = Some((first, next.checked_mul(size)?)),
+                    _ => return None,
+                }
+            }
+            Some(inner.map_or(1, |(first, _)| first))
+        };
+        let size = sizes.iter().try_fold(1i64, |n, &size| n.checked_mul(size)).filter(|&n| n <= i64::from(i32::MAX));
+        let (Some(size), Some(x)) = (size, joined(input)) else { return self };
+        let axis = Axis { size, ..Axis::NONE };
+        let axis = if one_tap {
+            Axis { out: size, ..axis }
+        } else if let (true, Some(w)) = (one_output, joined(filter)) {
+            *filter = [0, 0, w];
+            Axis { taps: size, ..axis }
+        } else {
+            return self;
+        };
+        *input = [0, 0, x];
+        Self { axes: [Axis::NONE, Axis::NONE, axis], ..self }
+    }
+
     /// Every combination of the axes' phases.
     pub fn phases(&self) -> Vec<[Phase; 3]> {
         let [a, b, c] = self.axes.map(|axis| axis.phases());

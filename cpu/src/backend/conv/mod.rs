@@ -1,16 +1,19 @@
-//! Convolutions by blocked matrix products, without a full im2col.
+//! Convolutions by blocked matrix products, without an im2col matrix.
 //!
-//! The output is cut into tiles: some output channels of a group by some positions. A tile packs the patches that its
-//! positions read, a part of the depth at a time so that they stay in the second-level cache, and multiplies them by the
-//! filter with `gemm` ([`tile`]); its epilogue runs over the products while they are in cache. Before that, where padding,
-//! strides or the dtype ask for it, the input is brought once into planes from which patches are copied in long runs
-//! ([`planes`]). Zeros between the input's elements (transposed convolutions, gradients) are never multiplied
-//! ([`geometry`]). A filter of one tap reads the input in place. Depthwise filters have a loop of their own ([`depthwise`]).
+//! The output is a product of filters and patches, cut into tiles: some output channels of a group by some positions. The
+//! panels that the micro-kernel reads are packed a part of the depth at a time, patches straight from the input, with what
+//! is padding left zero ([`patches`], [`tile`]); a tile's epilogue runs over its sums while they are in cache. Where a
+//! stride or the direction of packing asks for it, the input is first brought into planes from which patches are copied in
+//! long runs ([`planes`]). Zeros between the input's elements (transposed convolutions, gradients) are never multiplied: such
+//! a convolution is one of its own for each remainder ([`geometry`]). Depthwise filters have a loop of their own
+//! ([`depthwise`]).
 
 mod depthwise;
 mod geometry;
+mod patches;
 mod planes;
 mod tile;
+mod vectors;
 
 use smallvec::SmallVec;
 use tallow_graph::kernel::ConvKernel;
@@ -22,7 +25,8 @@ use super::expr::Block;
 use super::scratch::{self, FirstError};
 use super::step::StepRun;
 use super::walk::{Bound, Nest, Words, bind, elements};
-use geometry::{Geometry, Phase};
+use crate::gemm::Element;
+use geometry::Geometry;
 use planes::{Frame, Planes};
 use tile::Job;
 
@@ -85,7 +89,32 @@ impl Parts {
     }
 }
 
-fn run_as<T: Num>(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv) -> Result<()> {
+/// An operand's strides.
+fn strides_of(bound: &Bound<'_>) -> [i64; 6] {
+    let mut strides = [0; 6];
+    strides[..bound.strides.len()].copy_from_slice(bound.strides);
+    strides
+}
+
+/// The strides of elements in row-major order.
+fn in_order(sizes: &[i64]) -> [i64; 6] {
+    let mut strides = [0; 6];
+    let mut step = 1;
+    for (stride, &size) in strides[..sizes.len()].iter_mut().zip(sizes).rev() {
+        *stride = step;
+        step *= size;
+    }
+    strides
+}
+
+/// The strides of the spatial axes, of which there are three.
+fn spatial_of(strides: &[i64; 6], spatial: usize) -> [i64; 3] {
+    let mut three = [0; 3];
+    three[3 - spatial..].copy_from_slice(&strides[3..3 + spatial]);
+    three
+}
+
+fn run_as<T: Num + Element>(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv) -> Result<()> {
     let spatial = usize::from(kernel.spatial);
     let mut words = Words(step.words);
     let geometry = Geometry::read(&mut words, spatial)?;
@@ -108,18 +137,26 @@ fn run_as<T: Num>(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv) -> Resul
     }
 
     let size = size_of::<T>();
+    let own = |dtype: DType, bound: &Bound<'_>| code.class.is_stored_as(dtype) && bound.aligned;
+    let input_is_own = own(kernel.input.1, &input);
+    let filter_is_own = own(kernel.filter.1, &filter);
+    let x_strides = if input_is_own { strides_of(&input) } else { in_order(&input_sizes) };
+    let w_strides = if filter_is_own { strides_of(&filter) } else { in_order(&filter_sizes) };
+    let mut x_spatial = spatial_of(&x_strides, spatial);
+    let mut w_spatial = spatial_of(&w_strides, spatial);
+    let geometry = geometry.flattened(&mut x_spatial, &mut w_spatial);
     let phases = geometry.phases();
     let steps = geometry.axes.map(|axis| axis.step());
     let gaps = geometry.axes.map(|axis| axis.gap());
     // Patches are packed along the positions or along the taps, whichever makes the longer runs.
-    let by_taps = geometry.axes[2].taps > geometry.axes[2].out;
-    let split = if by_taps { gaps[2] } else { steps[2] } as usize;
-    let frame = Frame::new(&geometry, &phases, split).ok_or_else(too_large)?;
-    let own = |dtype: DType, bound: &Bound<'_>| code.class.is_stored_as(dtype) && bound.aligned;
-    let input_is_own = own(kernel.input.1, &input);
-    let filter_is_own = own(kernel.filter.1, &filter);
-    let lanes = !input_is_own || input.strides[2 + spatial] == 1 || geometry.axes[2].size == 1;
-    let in_place = lanes && split == 1 && frame.is_inside(&geometry);
+    let last = geometry.axes[2];
+    let by_taps = last.taps > last.out;
+    let split = if by_taps { gaps[2] } else { steps[2] };
+    let frame = Frame::new(&geometry, &phases, split as usize).ok_or_else(too_large)?;
+    let inside = frame.is_inside(&geometry);
+    let in_runs = split * x_spatial[2] == 1;
+    // Straight from the input: what is packed lies in runs, or is read once. Along the taps, all of it has to be there.
+    let in_place = if by_taps { in_runs && inside } else { in_runs || last.taps == 1 };
     let depthwise = depthwise::fits::<T>(&geometry, by_taps, &phases);
     let plain = code.epilogue.is_acc && code.class.is_stored_as(code.epilogue.dtype);
     // One phase: positions of a sample and channel follow one another.
@@ -130,15 +167,12 @@ fn run_as<T: Num>(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv) -> Resul
     let filter_at = parts.add(Some(if filter_is_own { 0 } else { filters }), size)?;
     let planes = if in_place || depthwise { Some(0) } else { frame.plane().checked_mul(samples * groups * channels) };
     let planes_at = parts.add(planes, size)?;
-    let packed_at = parts.add(Some(filters), size)?;
     let sums_at = parts.add(Some(if whole || plain { 0 } else { total }), size)?;
     scratch::with(scratch::STEP, parts.0, |memory| {
         let part = |at: usize| memory.wrapping_add(at);
         let convert = |bound: &Bound<'_>, block: &Block, sizes: &[i64], at: usize, own: bool| {
-            let mut strides = [0i64; 6];
             if own {
-                strides[..sizes.len()].copy_from_slice(bound.strides);
-                return Ok::<_, Error>((bound.at.cast_const().cast::<T>(), strides));
+                return Ok::<_, Error>(bound.at.cast_const().cast::<T>());
             }
             let to = Memory(part(at));
             let nest = Nest { isa: step.isa, block, sizes, operands: &[*bound], scalars: &[] };
@@ -149,24 +183,13 @@ fn run_as<T: Num>(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv) -> Resul
                 failed.note(unsafe { copy_out(&nest, range.start, range.len(), place, size) });
             });
             failed.done()?;
-            let mut step = 1;
-            for (stride, &size) in strides[..sizes.len()].iter_mut().zip(sizes).rev() {
-                *stride = step;
-                step *= size;
-            }
-            Ok((part(at).cast_const().cast::<T>(), strides))
+            Ok(part(at).cast_const().cast::<T>())
         };
-        let (x, x_strides) = convert(&input, &code.input, &input_sizes, input_at, input_is_own)?;
-        let (w, w_strides) = convert(&filter, &code.filter, &filter_sizes, filter_at, filter_is_own)?;
-        let spatial_strides = |strides: &[i64; 6]| {
-            let mut three = [0; 3];
-            three[3 - spatial..].copy_from_slice(&strides[3..3 + spatial]);
-            three
-        };
-        let source =
-            Source { at: x, strides: [x_strides[0], x_strides[1], x_strides[2]], spatial: spatial_strides(&x_strides) };
-        let weights =
-            Source { at: w, strides: [w_strides[0], w_strides[1], w_strides[2]], spatial: spatial_strides(&w_strides) };
+        let x = convert(&input, &code.input, &input_sizes, input_at, input_is_own)?;
+        let w = convert(&filter, &code.filter, &filter_sizes, filter_at, filter_is_own)?;
+        let lead = |strides: &[i64; 6]| [strides[0], strides[1], strides[2]];
+        let source = Source { at: x, strides: lead(&x_strides), spatial: x_spatial };
+        let weights = Source { at: w, strides: lead(&w_strides), spatial: w_spatial };
         let output = Output {
             at: out.at,
             sums: if plain { out.at } else { part(sums_at) }.cast::<T>(),
@@ -180,14 +203,15 @@ fn run_as<T: Num>(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv) -> Resul
             return depthwise::run(step, &geometry, &phases[0], source, weights, &output);
         }
         let planes = if in_place {
-            let origin: i64 = frame.origin.iter().zip(&source.spatial).map(|(o, s)| o * s).sum();
+            let sizes = geometry.axes.map(|axis| axis.size);
             Planes {
-                at: source.at.wrapping_offset(origin as isize),
+                at: source.at,
                 strides: source.strides,
-                rows: [source.spatial[0], source.spatial[1]],
-                origin: frame.origin,
+                spatial: source.spatial,
+                origin: [0; 3],
                 split: 1,
-                lane: frame.lane,
+                lane: 0,
+                sizes: (!inside).then_some(sizes),
             }
         } else {
             let to = Memory(part(planes_at));
@@ -205,15 +229,24 @@ fn run_as<T: Num>(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv) -> Resul
             Planes {
                 at: part(planes_at).cast_const().cast(),
                 strides: [groups * channels * plane, channels * plane, plane].map(|n| n as i64),
-                rows: [frame.length[1] * frame.row(), frame.row()].map(|n| n as i64),
+                spatial: [frame.length[1] * frame.row(), frame.row(), 1].map(|n| n as i64),
                 origin: frame.origin,
                 split,
-                lane: frame.lane,
+                lane: frame.lane as i64,
+                sizes: None,
             }
         };
-        let filters = pack_filters(step, &geometry, &phases, weights, part(packed_at).cast::<T>());
-        let job =
-            Job { step, geometry: &geometry, phases: &phases, steps, gaps, by_taps, planes, filters, output: &output };
+        let job = Job {
+            step,
+            geometry: &geometry,
+            phases: &phases,
+            steps,
+            gaps,
+            by_taps,
+            planes,
+            filter: weights,
+            output: &output,
+        };
         job.run()?;
         if plain || whole {
             return Ok(());
@@ -285,55 +318,4 @@ impl<T: Num> Output<'_, T> {
         });
         failed.done()
     }
-}
-
-/// The filters of each phase and group as rows [outputs, channels * taps], phase after phase.
-struct Filters<T> {
-    at: *const T,
-    /// Where each phase begins.
-    first: Vec<usize>,
-}
-
-// SAFETY: memory that is only read while tiles are computed.
-unsafe impl<T> Sync for Filters<T> {}
-
-fn pack_filters<T: Num>(
-    step: &StepRun<'_>,
-    geometry: &Geometry,
-    phases: &[[Phase; 3]],
-    weights: Source<T>,
-    to: *mut T,
-) -> Filters<T> {
-    let Geometry { groups, outputs, channels, .. } = *geometry;
-    let mut first = Vec::with_capacity(phases.len());
-    let mut at = 0;
-    let memory = Memory(to.cast());
-    for phase in phases {
-        first.push(at);
-        let [a, b, c] = phase;
-        let depth = channels * a.taps * b.taps * c.taps;
-        let start = at;
-        step.pool.run_ranges(groups * outputs, GRAIN / depth.max(1), &|range| {
-            for row in range {
-                let mut to = memory.at().cast::<T>().wrapping_add(start + row * depth);
-                for channel in 0..channels {
-                    let from = weights.plane([row / outputs, row % outputs, channel]);
-                    for t0 in 0..a.taps {
-                        for t1 in 0..b.taps {
-                            let place = |tap: usize, axis: usize| tap as i64 * weights.spatial[axis];
-                            let offset = place(a.tap + t0 * a.tap_every, 0) + place(b.tap + t1 * b.tap_every, 1);
-                            for t2 in 0..c.taps {
-                                let offset = offset + place(c.tap + t2 * c.tap_every, 2);
-                                // SAFETY: `bind` checked the filter; the row is this task's own.
-                                unsafe { to.write(from.wrapping_offset(offset as isize).read()) };
-                                to = to.wrapping_add(1);
-                            }
-                        }
-                    }
-                }
-            }
-        });
-        at += groups * outputs * depth;
-    }
-    Filters { at: to.cast_const(), first }
 }

@@ -1,5 +1,6 @@
-//! The input as the products read it: planes with their padding, in which neighbours along the packed direction lie side by
-//! side. A plane whose rows are read with a step is stored by remainders of the step, so that every read is a run.
+//! The input as patches are read from it: as it lies in memory, with what is padding told by its sizes; or, where the packed
+//! direction has a step or a stride, or taps run across padding, as planes with their padding, in which neighbours lie
+//! side by side.
 
 use super::geometry::{Geometry, Phase};
 
@@ -49,8 +50,14 @@ impl Frame {
 
     /// Whether all of it lies inside the input.
     pub fn is_inside(&self, geometry: &Geometry) -> bool {
-        let mut axes = geometry.axes.iter().zip(self.origin.iter().zip(&self.length));
-        axes.all(|(axis, (&origin, &length))| origin >= 0 && origin + length as i64 <= axis.size)
+        (0..3).all(|axis| self.origin[axis] >= 0 && self.inside(geometry, axis).len() == self.length[axis])
+    }
+
+    /// The positions of an axis that lie inside the input.
+    pub fn inside(&self, geometry: &Geometry, axis: usize) -> std::ops::Range<usize> {
+        let (origin, length) = (self.origin[axis], self.length[axis] as i64);
+        let first = (-origin).clamp(0, length);
+        first as usize..(geometry.axes[axis].size - origin).clamp(first, length) as usize
     }
 
     /// Fills a plane from the input's plane at `from`, with these strides; zeros where the input has nothing.
@@ -58,39 +65,109 @@ impl Frame {
     /// # Safety
     /// `from` has the geometry's sizes under the strides; `to` has room for the plane, which nobody else uses.
     pub unsafe fn fill<T: Copy + Default>(&self, geometry: &Geometry, from: *const T, strides: [i64; 3], to: *mut T) {
-        let sizes = geometry.axes.map(|axis| axis.size);
-        let row = self.row();
-        for q0 in 0..self.length[0] {
-            for q1 in 0..self.length[1] {
-                // SAFETY: a row of the plane.
-                let to = unsafe { std::slice::from_raw_parts_mut(to.add((q0 * self.length[1] + q1) * row), row) };
-                let (x0, x1) = (q0 as i64 + self.origin[0], q1 as i64 + self.origin[1]);
-                if !(0..sizes[0]).contains(&x0) || !(0..sizes[1]).contains(&x1) {
-                    to.fill(T::default());
-                    continue;
+        let columns = self.inside(geometry, 2);
+        let row = Row {
+            split: self.split,
+            lane: self.lane,
+            first: columns.start,
+            count: columns.len(),
+            stride: strides[2] as isize,
+        };
+        // SAFETY: the caller's.
+        unsafe { std::slice::from_raw_parts_mut(to, self.plane()) }.fill(T::default());
+        if columns.is_empty() {
+            return;
+        }
+        for q0 in self.inside(geometry, 0) {
+            for q1 in self.inside(geometry, 1) {
+                let x = |axis: usize, q: usize| (q as i64 + self.origin[axis]) * strides[axis];
+                let from = from.wrapping_offset((x(0, q0) + x(1, q1) + x(2, columns.start)) as isize);
+                // SAFETY: the caller's; a row of the plane.
+                unsafe { row.fill(from, to.add((q0 * self.length[1] + q1) * self.row())) };
+            }
+        }
+    }
+}
+
+/// A row of the input that is brought into lanes: element i is position `first + i`, and position q goes to element
+/// q / split of lane q % split.
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    pub split: usize,
+    /// Elements from lane to lane.
+    pub lane: usize,
+    pub first: usize,
+    pub count: usize,
+    /// From element to element, in the input.
+    pub stride: isize,
+}
+
+impl Row {
+    /// # Safety
+    /// `from` has the row's elements; their places, counted from `to`, are nobody else's.
+    #[inline]
+    pub unsafe fn fill<T: Copy + Default>(&self, from: *const T, to: *mut T) {
+        let Row { split, lane, first, count, stride } = *self;
+        let mut at = 0;
+        // SAFETY: the caller's, for all that follows.
+        unsafe {
+            if split == 1 && stride == 1 {
+                copy_run(from, to.add(first), count);
+                return;
+            }
+            if split == 2 && stride == 1 {
+                if first % 2 == 1 && count > 0 {
+                    to.add(lane + first / 2).write(from.read());
+                    at = 1;
                 }
-                let from = from.wrapping_offset((x0 * strides[0] + x1 * strides[1]) as isize);
-                // Positions begin..end of the row lie inside the input.
-                let begin = (-self.origin[2]).clamp(0, self.length[2] as i64) as usize;
-                let end = (sizes[2] - self.origin[2]).clamp(begin as i64, self.length[2] as i64) as usize;
-                let x = |q: usize| from.wrapping_offset(((q as i64 + self.origin[2]) * strides[2]) as isize);
-                if self.split == 1 && strides[2] == 1 {
-                    to[..begin].fill(T::default());
-                    to[end..].fill(T::default());
-                    if begin < end {
-                        // SAFETY: both hold the elements; the plane is memory of its own.
-                        unsafe { std::ptr::copy_nonoverlapping(x(begin), to[begin..].as_mut_ptr(), end - begin) };
+                while at + 16 <= count {
+                    let x = from.add(at).cast::<[T; 16]>().read_unaligned();
+                    let (mut even, mut odd) = ([T::default(); 8], [T::default(); 8]);
+                    for i in 0..8 {
+                        (even[i], odd[i]) = (x[2 * i], x[2 * i + 1]);
                     }
-                    continue;
-                }
-                for (r, lane) in to.chunks_exact_mut(self.lane.max(1)).enumerate() {
-                    for (i, to) in lane.iter_mut().enumerate() {
-                        let q = i * self.split + r;
-                        // SAFETY: inside the input.
-                        *to = if (begin..end).contains(&q) { unsafe { x(q).read() } } else { T::default() };
-                    }
+                    let to = to.add((first + at) / 2);
+                    to.cast::<[T; 8]>().write_unaligned(even);
+                    to.add(lane).cast::<[T; 8]>().write_unaligned(odd);
+                    at += 16;
                 }
             }
+            let (mut r, mut i) = ((first + at) % split, (first + at) / split);
+            while at < count {
+                to.add(r * lane + i).write(from.wrapping_offset(at as isize * stride).read());
+                at += 1;
+                r += 1;
+                if r == split {
+                    (r, i) = (0, i + 1);
+                }
+            }
+        }
+    }
+}
+
+/// A short copy, without a call.
+///
+/// # Safety
+/// Both hold `len` elements, and do not overlap.
+#[inline(always)]
+pub(super) unsafe fn copy_run<T: Copy>(from: *const T, to: *mut T, len: usize) {
+    const N: usize = 8;
+    // SAFETY: the caller's; the last piece overlaps the one before it.
+    unsafe {
+        if len < N {
+            for i in 0..len {
+                to.add(i).write(from.add(i).read());
+            }
+            return;
+        }
+        let mut at = 0;
+        while at + N <= len {
+            to.add(at).cast::<[T; N]>().write_unaligned(from.add(at).cast::<[T; N]>().read_unaligned());
+            at += N;
+        }
+        if at < len {
+            let at = len - N;
+            to.add(at).cast::<[T; N]>().write_unaligned(from.add(at).cast::<[T; N]>().read_unaligned());
         }
     }
 }
@@ -98,29 +175,36 @@ impl Frame {
 /// Planes in memory: of the frame's making, or the input itself.
 #[derive(Clone, Copy)]
 pub(super) struct Planes<T> {
-    /// The element at the frame's origin of the first plane.
+    /// The element at the origin of the first plane.
     pub at: *const T,
     /// Strides of sample, group and channel.
     pub strides: [i64; 3],
-    /// Strides of the first two spatial axes; the last one's is 1, within a lane.
-    pub rows: [i64; 2],
+    /// Strides of the spatial axes; the last one's within a lane.
+    pub spatial: [i64; 3],
+    /// The input position that `at` is.
     pub origin: [i64; 3],
-    pub split: usize,
-    pub lane: usize,
+    pub split: i64,
+    pub lane: i64,
+    /// Where what is read may lie outside: the positions that are there, from `origin` on.
+    pub sizes: Option<[i64; 3]>,
 }
 
 // SAFETY: memory that is only read while tiles are computed.
 unsafe impl<T> Sync for Planes<T> {}
 
 impl<T> Planes<T> {
-    /// Where position `q` of a row lies, counted from the frame's origin.
+    /// Where position `q` of a row lies, counted from the origin.
     pub fn last(&self, q: i64) -> i64 {
-        let q = q as usize;
-        ((q % self.split) * self.lane + q / self.split) as i64
+        if self.split == 1 { q * self.spatial[2] } else { q % self.split * self.lane + q / self.split }
     }
 
-    /// An element's address, `offset` elements from the first.
-    pub fn at(&self, offset: i64) -> *const T {
-        self.at.wrapping_offset(offset as isize)
+    /// Where position `q` lies in its plane, counted from the origin.
+    pub fn place(&self, q: [i64; 3]) -> i64 {
+        q[0] * self.spatial[0] + q[1] * self.spatial[1] + self.last(q[2])
+    }
+
+    /// How far apart two elements of a row lie that are `step` positions apart: a multiple of the split.
+    pub fn every(&self, step: i64) -> i64 {
+        step / self.split * self.spatial[2]
     }
 }

@@ -1,0 +1,203 @@
+//! The inner loops of a convolution over vectors: copying patches into panels, and sums of a depthwise filter.
+
+use crate::gemm::{MAX_LANES, Simd, vectorised};
+
+/// Elements of a panel's row that follow one another in the input too.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
+    /// Where in the row.
+    pub to: usize,
+    /// Where in the source.
+    pub from: i64,
+    pub len: usize,
+}
+
+/// Rows of a panel that are made of the same pieces: one for each channel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub count: usize,
+    /// From one row to the next: in the source, in the panel.
+    pub by_source: i64,
+    pub by_panel: usize,
+    /// From one element of a piece to the next, in the source.
+    pub every: i64,
+    /// Elements that are cleared first, in whole vectors.
+    pub clear: usize,
+    pub pieces: &'a [Piece],
+}
+
+vectorised! {
+    /// Copies rows of a panel.
+    ///
+    /// # Safety
+    /// The pieces of every row lie in the source's memory; the rows are memory of their own, whole vectors of it where they
+    /// are cleared. Both are of f32, of f64 where `wide`.
+    pub(super) unsafe fn copy_rows(from: *const u8, to: *mut u8, rows: &Rows<'_>) = copy_rows_body;
+    /// Fills a panel whose columns are runs in the source: column c's part of run (offset, length) is at `from + columns[c] +
+    /// offset`; the runs follow one another along the depth. The panel's rows are `step` apart, whole vectors.
+    ///
+    /// # Safety
+    /// As [`copy_rows`]; there are at most `step` columns.
+    pub(super) unsafe fn turn_columns(
+        from: *const u8, columns: &[i64], runs: &[(i64, usize)], step: usize, to: *mut u8,
+    ) = turn_columns_body;
+    /// `out[j] = sum over taps of weight * from[offset + j]` for j below `n`. Not for `wide` elements.
+    ///
+    /// # Safety
+    /// `from` goes on for a vector past what is needed; there are as many weights as taps; `out` has room for `n`.
+    pub(super) unsafe fn sum_taps(
+        from: *const u8, taps: &[(usize, i64)], weights: &[f32], out: *mut u8, n: usize,
+    ) = sum_taps_body;
+}
+
+/// # Safety
+/// As [`copy_rows`].
+#[inline(always)]
+unsafe fn copy_rows_body<S: Simd>(from: *const u8, to: *mut u8, rows: &Rows<'_>) {
+    let (from, to) = (from.cast::<S::T>(), to.cast::<S::T>());
+    // SAFETY: the caller's, for all that follows.
+    unsafe {
+        for i in 0..rows.count {
+            let source = from.wrapping_offset(i as isize * rows.by_source as isize);
+            let row = to.add(i * rows.by_panel);
+            let mut at = 0;
+            while at < rows.clear {
+                S::store(row.add(at), S::zero());
+                at += S::LANES;
+            }
+            for piece in rows.pieces {
+                let source = source.wrapping_offset(piece.from as isize);
+                let row = row.add(piece.to);
+                if rows.every == 1 {
+                    copy::<S>(source, row, piece.len);
+                } else {
+                    for j in 0..piece.len {
+                        row.add(j).write(source.wrapping_offset(j as isize * rows.every as isize).read());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// Both hold `len` elements, and do not overlap.
+#[inline(always)]
+unsafe fn copy<S: Simd>(from: *const S::T, to: *mut S::T, len: usize) {
+    let n = S::LANES;
+    // SAFETY: the caller's; the last vector overlaps the one before it.
+    unsafe {
+        if len >= n {
+            let mut at = 0;
+            while at + n <= len {
+                S::store(to.add(at), S::load(from.add(at)));
+                at += n;
+            }
+            if at < len {
+                S::store(to.add(len - n), S::load(from.add(len - n)));
+            }
+        } else if n == MAX_LANES {
+            // The set with masks.
+            S::store_some(to, S::load_some(from, len), len);
+        } else {
+            for i in 0..len {
+                to.add(i).write(from.add(i).read());
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`turn_columns`].
+#[inline(always)]
+unsafe fn turn_columns_body<S: Simd>(
+    from: *const u8,
+    columns: &[i64],
+    runs: &[(i64, usize)],
+    step: usize,
+    to: *mut u8,
+) {
+    let n = S::LANES;
+    let (from, mut to) = (from.cast::<S::T>(), to.cast::<S::T>());
+    // SAFETY: the caller's, for all that follows.
+    unsafe {
+        for &(offset, len) in runs {
+            let mut k = 0;
+            while k < len {
+                let steps = n.min(len - k);
+                let from = from.wrapping_offset(offset as isize + k as isize);
+                for (c, columns) in columns.chunks(n).enumerate() {
+                    let mut block = [S::zero(); MAX_LANES];
+                    for (v, &column) in block.iter_mut().zip(columns) {
+                        let at = from.wrapping_offset(column as isize);
+                        *v = if steps == n { S::load(at) } else { S::load_some(at, steps) };
+                    }
+                    S::transpose(&mut block[..n]);
+                    for (i, v) in block.iter().enumerate().take(steps) {
+                        S::store(to.add((k + i) * step + c * n), *v);
+                    }
+                }
+                k += n;
+            }
+            to = to.add(len * step);
+        }
+    }
+}
+
+/// # Safety
+/// As [`sum_taps`].
+#[inline(always)]
+unsafe fn sum_taps_body<S: Simd>(from: *const u8, taps: &[(usize, i64)], weights: &[f32], out: *mut u8, n: usize) {
+    let (mut from, mut out) = (from.cast::<S::T>(), out.cast::<S::T>());
+    let weights = weights.as_ptr().cast::<S::T>();
+    let mut rest = n;
+    // SAFETY: the caller's, for all that follows.
+    unsafe {
+        while rest > 0 {
+            let count = rest.min(8 * S::LANES);
+            match count.div_ceil(S::LANES) {
+                8 => sum_block::<S, 8>(from, taps, weights, out, count),
+                7 => sum_block::<S, 7>(from, taps, weights, out, count),
+                6 => sum_block::<S, 6>(from, taps, weights, out, count),
+                5 => sum_block::<S, 5>(from, taps, weights, out, count),
+                4 => sum_block::<S, 4>(from, taps, weights, out, count),
+                3 => sum_block::<S, 3>(from, taps, weights, out, count),
+                2 => sum_block::<S, 2>(from, taps, weights, out, count),
+                _ => sum_block::<S, 1>(from, taps, weights, out, count),
+            }
+            from = from.wrapping_add(count);
+            out = out.wrapping_add(count);
+            rest -= count;
+        }
+    }
+}
+
+/// `count` sums, in V vectors.
+///
+/// # Safety
+/// As [`sum_taps`].
+#[inline(always)]
+unsafe fn sum_block<S: Simd, const V: usize>(
+    from: *const S::T,
+    taps: &[(usize, i64)],
+    weights: *const S::T,
+    out: *mut S::T,
+    count: usize,
+) {
+    // SAFETY: the caller's, for all that follows.
+    unsafe {
+        let mut sums = [S::zero(); V];
+        for (i, &(offset, _)) in taps.iter().enumerate() {
+            let weight = S::splat(weights.add(i));
+            let x = from.add(offset);
+            for v in 0..V {
+                sums[v] = S::fma(weight, S::load(x.add(v * S::LANES)), sums[v]);
+            }
+        }
+        let last = count - (V - 1) * S::LANES;
+        for v in 0..V {
+            let at = out.add(v * S::LANES);
+            if v + 1 < V || last == S::LANES { S::store(at, sums[v]) } else { S::store_some(at, sums[v], last) }
+        }
+    }
+}
