@@ -21,6 +21,8 @@ const DEPTH: usize = 512;
 /// Rows and columns of a tile: its packed rows over a block stay in the second cache, while its columns pass through it
 /// strip by strip.
 const TILE: (usize, usize) = (112, 512);
+/// Rows and columns of a tile that packs its right operand for itself.
+const RIGHT_TILE: (usize, usize) = (512, 256);
 /// Rows and columns of a tile that packs for itself.
 const OWN_TILE: (usize, usize) = (256, 512);
 /// Multiplications below which a tile is not cut further.
@@ -144,16 +146,16 @@ impl Cut {
         Cut { rows, cols, k, depth: Self::depth(k), halves }
     }
 
-    /// For tiles that each pack for themselves, on several threads: as many rows as go, so that few tiles pack the same
-    /// columns, and as many columns as leave each thread some tiles.
-    pub fn own<T>(kernel: &Kernel<T>, (m, n, k): (usize, usize, usize), threads: usize) -> Self {
-        let mut rows = Strips::new(m, kernel.rows, true, OWN_TILE.0);
-        let mut cols = Strips::new(n, kernel.cols, false, OWN_TILE.0);
+    /// For tiles that each pack the right operand for themselves, on several threads: as many rows as go, so that few tiles
+    /// pack the same columns, and as many columns as leave each thread some tiles.
+    pub fn tall<T>(kernel: &Kernel<T>, (m, n, k): (usize, usize, usize), threads: usize) -> Self {
+        let mut rows = Strips::new(m, kernel.rows, true, RIGHT_TILE.0);
+        let mut cols = Strips::new(n, kernel.cols, false, RIGHT_TILE.1);
         while threads > 1 && rows.groups() * cols.groups() < 6 * threads {
             let (tall, wide) = (rows.group * kernel.rows, cols.group * kernel.cols);
-            if tall * wide * k <= 4 * LEAST {
+            if tall * wide * k <= 2 * LEAST {
                 break;
-            } else if cols.group > 1 && (wide > 64 || rows.group == 1) {
+            } else if cols.group > 1 {
                 cols.regroup(cols.group.div_ceil(2));
             } else if rows.group > 1 {
                 rows.regroup(rows.group.div_ceil(2));
@@ -185,6 +187,26 @@ impl Cut {
         Tile { rows: row, cols: col, i, j, tall, wide }
     }
 
+    /// Elements of the packed left operand.
+    pub fn left_len<T>(&self, kernel: &Kernel<T>) -> Option<usize> {
+        self.rows.count.checked_mul(kernel.left_step)?.checked_mul(self.k)
+    }
+
+    /// Strips of the packed left operand.
+    pub fn left_strips(&self) -> usize {
+        self.blocks() * self.rows.count
+    }
+
+    /// Strip `number` of the packed left operand, and its place.
+    pub fn left_strip<T>(&self, kernel: &Kernel<T>, number: usize) -> (Strip, usize) {
+        let (block, strip) = (number / self.rows.count, number % self.rows.count);
+        let from = block * self.depth;
+        let depth = self.depth.min(self.k - from);
+        let (at, width) = (self.rows.start(strip), self.rows.width(strip));
+        let place = (from * self.rows.count + strip * depth) * kernel.left_step;
+        (Strip { at, width, from, depth, step: kernel.left_step }, place)
+    }
+
     fn blocks(&self) -> usize {
         self.k.div_ceil(self.depth)
     }
@@ -214,7 +236,15 @@ pub(crate) struct Product<'a, T: 'static> {
     left: PackStrip<'a, T>,
     right: PackStrip<'a, T>,
     shared: Option<Shared<T>>,
+    /// The left operand, where it was packed before.
+    packed: Option<Packed<T>>,
 }
+
+#[derive(Clone, Copy)]
+struct Packed<T>(*const T);
+
+// SAFETY: memory that is only read while there are products of it.
+unsafe impl<T> Sync for Packed<T> {}
 
 struct Shared<T> {
     left: *mut T,
@@ -246,13 +276,22 @@ impl<'a, T: Copy + Send + Sync + 'static> Product<'a, T> {
                 unsafe { flags_at.add(i).write(Flag { next: AtomicU32::new(0), done: AtomicU32::new(0) }) };
             }
             let shared = Shared { left: memory.cast(), right: right_at.cast(), flags: flags_at.cast_const() };
-            f(&Self { kernel, cut, left, right, shared: Some(shared) })
+            f(&Self { kernel, cut, left, right, shared: Some(shared), packed: None })
         })
     }
 
     /// A product whose tiles each pack for themselves.
     pub fn alone(kernel: &'static Kernel<T>, cut: Cut, left: PackStrip<'a, T>, right: PackStrip<'a, T>) -> Self {
-        Self { kernel, cut, left, right, shared: None }
+        Self { kernel, cut, left, right, shared: None, packed: None }
+    }
+
+    /// A product whose left operand was packed: each strip of [`Cut::left_strip`] lies at its place from `packed` on. Tiles
+    /// pack the right operand for themselves.
+    ///
+    /// # Safety
+    /// That is so, while the product is used.
+    pub unsafe fn of_packed(kernel: &'static Kernel<T>, cut: Cut, packed: *const T, right: PackStrip<'a, T>) -> Self {
+        Self { kernel, cut, left: &|_, _| Ok(()), right, shared: None, packed: Some(Packed(packed)) }
     }
 
     /// The products of a tile (and of half 1 of a pair: those of the columns after the first half's), to `out`, whose rows
@@ -291,18 +330,27 @@ impl<'a, T: Copy + Send + Sync + 'static> Product<'a, T> {
             }
             return Ok(());
         }
-        let (a, b) = (row_strips.len() * kernel.left_step, col_strips.len() * kernel.cols);
+        let a = if self.packed.is_some() { 0 } else { row_strips.len() * kernel.left_step };
+        let b = col_strips.len() * kernel.cols;
         let bytes = (a + b).checked_mul(self.cut.depth * size_of::<T>());
         let bytes = bytes.ok_or_else(|| Error::msg("a product's tile is too large"))?;
         scratch::with(scratch::PACKED, bytes, |memory| {
-            let left = memory.cast::<T>();
-            let right = left.wrapping_add(a * self.cut.depth);
+            let own = memory.cast::<T>();
+            let right = own.wrapping_add(a * self.cut.depth);
             for block in 0..self.cut.blocks() {
                 let (from, depth) = self.block(block);
-                for strip in 0..row_strips.len() {
-                    let to = left.wrapping_add(strip * depth * kernel.left_step);
-                    (self.left)(self.row_strip(row_strips.start + strip, from, depth), to)?;
-                }
+                let left = match self.packed {
+                    Some(Packed(at)) => {
+                        at.wrapping_add((from * rows.count + row_strips.start * depth) * kernel.left_step)
+                    }
+                    None => {
+                        for strip in 0..row_strips.len() {
+                            let to = own.wrapping_add(strip * depth * kernel.left_step);
+                            (self.left)(self.row_strip(row_strips.start + strip, from, depth), to)?;
+                        }
+                        own.cast_const()
+                    }
+                };
                 for strip in 0..col_strips.len() {
                     let to = right.wrapping_add(strip * depth * kernel.cols);
                     (self.right)(self.col_strip(col_strips.start + strip, half, from, depth), to)?;

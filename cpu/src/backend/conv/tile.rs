@@ -11,15 +11,13 @@ use tallow_graph::kernel::Layout;
 use super::geometry::{Geometry, Phase};
 use super::patches::{Filters, positions, runs, taps};
 use super::planes::{Planes, copy_run};
-use super::{Output, Source};
+use super::{Memory, Output, Source};
 use crate::backend::class::Num;
 use crate::backend::scratch::{self, FirstError};
 use crate::backend::step::StepRun;
 use crate::backend::walk::{Bound, Nest, Walker, block_size};
 use crate::gemm::{Cut, Element, Kernel, Product, Stored, Strip, Tile};
 
-/// Bytes of packed operands that threads share: beyond this, each tile packs for itself, while its panels are in cache.
-const SHARED: usize = 8 << 20;
 /// Multiplications of a product that is worth all threads by itself.
 const LARGE: usize = 4 << 20;
 
@@ -79,25 +77,9 @@ impl<T: Num + Element> Job<'_, T> {
         let large = |part: &Part<'_>| outputs.saturating_mul(part.columns).saturating_mul(part.depth) >= LARGE;
         if parts.len() * groups == 1 || parts.iter().all(large) {
             for part in &parts {
-                let bytes = (outputs + part.columns).saturating_mul(part.depth).saturating_mul(size_of::<T>());
+                let cut = Cut::tall(kernel, sizes(part), threads);
                 for group in 0..groups {
-                    let left = |strip: Strip, to: *mut T| self.pack(kernel, part, group, part.turned, strip, to);
-                    let right = |strip: Strip, to: *mut T| self.pack(kernel, part, group, !part.turned, strip, to);
-                    let all = |cut: &Cut, product: &Product<'_, T>| {
-                        self.step.pool.run(cut.tiles(), &|at| {
-                            failed.note(self.tile(kernel, part, group, product, &cut.tile(at)));
-                        });
-                    };
-                    if threads > 1 && bytes <= SHARED {
-                        let cut = Cut::new(kernel, sizes(part), 1, threads, false);
-                        Product::shared(kernel, cut, &left, &right, |product| {
-                            all(&cut, product);
-                            Ok(())
-                        })?;
-                    } else {
-                        let cut = Cut::own(kernel, sizes(part), threads);
-                        all(&cut, &Product::alone(kernel, cut, &left, &right));
-                    }
+                    self.large(kernel, part, group, cut, &failed)?;
                 }
             }
             return failed.done();
@@ -123,6 +105,34 @@ impl<T: Num + Element> Job<'_, T> {
             }
         });
         failed.done()
+    }
+
+    /// One product on all threads: the left operand is packed first, the right one by each tile.
+    fn large(
+        &self,
+        kernel: &'static Kernel<T>,
+        part: &Part<'_>,
+        group: usize,
+        cut: Cut,
+        failed: &FirstError,
+    ) -> Result<()> {
+        let bytes = cut.left_len(kernel).and_then(|n| n.checked_mul(size_of::<T>())).ok_or_else(super::too_large)?;
+        scratch::with(scratch::CONVERTED, bytes, |memory| {
+            let memory = Memory(memory);
+            let pool = self.step.pool;
+            pool.run_ranges(cut.left_strips(), 2, &|range| {
+                for number in range {
+                    let (strip, place) = cut.left_strip(kernel, number);
+                    let to = memory.at().cast::<T>().wrapping_add(place);
+                    failed.note(self.pack(kernel, part, group, part.turned, strip, to));
+                }
+            });
+            let right = |strip: Strip, to: *mut T| self.pack(kernel, part, group, !part.turned, strip, to);
+            // SAFETY: all strips were packed.
+            let product = unsafe { Product::of_packed(kernel, cut, memory.at().cast_const().cast(), &right) };
+            pool.run(cut.tiles(), &|at| failed.note(self.tile(kernel, part, group, &product, &cut.tile(at))));
+            Ok(())
+        })
     }
 
     /// Packs a strip of patches or of filters.

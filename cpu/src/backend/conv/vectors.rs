@@ -96,14 +96,30 @@ unsafe fn copy<S: Simd>(from: *const S::T, to: *mut S::T, len: usize) {
             if at < len {
                 S::store(to.add(len - n), S::load(from.add(len - n)));
             }
-        } else if n == MAX_LANES {
-            // The set with masks.
-            S::store_some(to, S::load_some(from, len), len);
+        } else if len >= 8 {
+            part::<S, 8>(from, to, len);
+        } else if len >= 4 {
+            part::<S, 4>(from, to, len);
         } else {
             for i in 0..len {
                 to.add(i).write(from.add(i).read());
             }
         }
+    }
+}
+
+/// Two overlapping pieces of `N` elements, of which `len` are at least one and at most two: stores by masks are slow.
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+unsafe fn part<S: Simd, const N: usize>(from: *const S::T, to: *mut S::T, len: usize) {
+    // SAFETY: the caller's.
+    unsafe {
+        let first = from.cast::<[S::T; N]>().read_unaligned();
+        let last = from.add(len - N).cast::<[S::T; N]>().read_unaligned();
+        to.cast::<[S::T; N]>().write_unaligned(first);
+        to.add(len - N).cast::<[S::T; N]>().write_unaligned(last);
     }
 }
 
