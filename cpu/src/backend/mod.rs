@@ -18,6 +18,7 @@ mod map;
 mod memory;
 mod norm;
 mod pick;
+mod pool;
 mod product;
 mod random;
 mod reduce;

@@ -11,6 +11,7 @@ use tallow_graph::{DType, Error, Result};
 use super::class::{Class, Num, with_class};
 use super::expr::Block;
 use super::norm::normalise;
+use super::pool;
 use super::reduce::{Columns, State};
 use super::scratch::{self, FirstError};
 use super::step::StepRun;
@@ -32,8 +33,8 @@ const PIECE: usize = 32 << 10;
 /// The two expressions of a row kernel, compiled.
 #[derive(Debug)]
 pub(crate) struct Row {
-    before: Block,
-    after: Block,
+    pub(super) before: Block,
+    pub(super) after: Block,
 }
 
 /// Whether the CPU runs this kernel: means and norms are of floats.
@@ -108,6 +109,10 @@ pub(crate) fn run(step: &StepRun<'_>, kernel: &RowKernel, row: &Row) -> Result<(
     with_class!(row.before.class, T => {
         if !reduces {
             job.norms::<T>()
+        } else if let Some(done) =
+            SideBySide::windows(kernel, sizes, &operands).and_then(|_| pool::run(step, kernel, row, sizes, &operands, out.at))
+        {
+            done
         } else if let Some(side_by_side) =
             SideBySide::of(kernel, sizes, &operands).or_else(|| SideBySide::windows(kernel, sizes, &operands))
         {

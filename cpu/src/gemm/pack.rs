@@ -98,6 +98,10 @@ unsafe fn across<S: Simd, F: Source<S>>(
             while l < depth {
                 let steps = n.min(depth - l);
                 let mut block = [S::zero(); MAX_LANES];
+                // Many rows are read side by side, more than the processor follows by itself.
+                for i in 0..rows {
+                    S::prefetch(at.wrapping_offset(i as isize * by_width + (l + 4 * n) as isize).cast());
+                }
                 for (i, v) in block.iter_mut().enumerate().take(rows) {
                     let at = at.wrapping_offset(i as isize * by_width + l as isize);
                     *v = if steps == n { F::load(at) } else { F::load_some(at, steps) };

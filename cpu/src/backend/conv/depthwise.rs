@@ -6,12 +6,11 @@
 //! outputs is one run: output p reads, with tap t, `start of t's part + f(t * gap / step) + f(p)`, where f is the
 //! row-major place in a part. So short rows cost no more than long ones. What the run computes between rows is left out.
 
-use smallvec::SmallVec;
 use tallow_graph::Result;
 
 use super::geometry::{Geometry, Phase};
-use super::planes::{Frame, Row, copy_run};
-use super::vectors::sum_taps;
+use super::planes::{Frame, Row};
+use super::vectors::{fill_rows, gather_rows, sum_taps};
 use super::{Output, Source};
 use crate::backend::class::{Class, Num};
 use crate::backend::scratch::{self, FirstError};
@@ -86,15 +85,10 @@ impl Parts {
         part * self.part() + self.place([q[0] / s0, q[1] / s1, q[2] / s2])
     }
 
-    /// Brings the input's elements to their places; the padding is left as it is.
-    ///
-    /// # Safety
-    /// `from` has the geometry's sizes under the strides; `to` has room for [`Parts::size`] elements, which nobody else uses.
-    unsafe fn fill(&self, geometry: &Geometry, from: *const f32, strides: [i64; 3], to: *mut f32) {
+    /// How the input's rows are brought to their places: for each, where it begins in the input and in the parts. The padding
+    /// is left as it is.
+    fn rows(&self, geometry: &Geometry, strides: [i64; 3]) -> (Row, Vec<(i64, usize)>) {
         let columns = self.frame.inside(geometry, 2);
-        if columns.is_empty() {
-            return;
-        }
         let row = Row {
             split: self.steps[2],
             lane: self.part(),
@@ -102,14 +96,14 @@ impl Parts {
             count: columns.len(),
             stride: strides[2] as isize,
         };
+        let x = |axis: usize, q: usize| (q as i64 + self.frame.origin[axis]) * strides[axis];
+        let mut rows = Vec::new();
         for q0 in self.frame.inside(geometry, 0) {
-            for q1 in self.frame.inside(geometry, 1) {
-                let x = |axis: usize, q: usize| (q as i64 + self.frame.origin[axis]) * strides[axis];
-                let from = from.wrapping_offset((x(0, q0) + x(1, q1) + x(2, columns.start)) as isize);
-                // SAFETY: the caller's; the row's places are inside the parts.
-                unsafe { row.fill(from, to.add(self.at([q0, q1, 0]))) };
+            for q1 in self.frame.inside(geometry, 1).filter(|_| !columns.is_empty()) {
+                rows.push((x(0, q0) + x(1, q1) + x(2, columns.start), self.at([q0, q1, 0])));
             }
         }
+        (row, rows)
     }
 }
 
@@ -140,7 +134,9 @@ pub(super) fn run<T: Num>(
     let planes = geometry.samples * geometry.groups;
     let counts = phase.map(|phase| phase.count);
     let run = parts.place(counts.map(|count| count - 1)) + 1;
-    let job = Job { step, geometry, counts, parts, taps, run, input, filter, output };
+    let places = (0..counts[0] * counts[1]).map(|row| parts.place([row / counts[1], row % counts[1], 0])).collect();
+    let rows = parts.rows(geometry, input.spatial);
+    let job = Job { step, geometry, counts, parts, rows, places, taps, run, input, filter, output };
     let cost = job.taps.len() * geometry.outputs * run;
     step.pool.run_ranges(planes, GRAIN / cost.max(1), &|range| failed.note(job.planes(range.start, range.end)));
     failed.done()
@@ -152,6 +148,10 @@ struct Job<'a, T> {
     /// Outputs on each axis.
     counts: [usize; 3],
     parts: Parts,
+    /// The input's rows: see [`Parts::rows`].
+    rows: (Row, Vec<(i64, usize)>),
+    /// Where each row of outputs lies in the run.
+    places: Vec<usize>,
     /// Of each tap: where it reads for the first output, and its place in a filter.
     taps: Vec<(usize, i64)>,
     /// Elements from the first output to the last, as they lie in a part.
@@ -184,25 +184,26 @@ impl<T: Num> Job<'_, T> {
             };
             // SAFETY: the planes are this task's own. The padding stays from one plane to the next.
             unsafe { std::slice::from_raw_parts_mut(memory, room) }.fill(0.0);
-            let mut weights: SmallVec<[f32; 32]> = SmallVec::new();
+            let mut weights = vec![0f32; self.taps.len()];
             for plane in from..to {
                 let (sample, group) = (plane / groups, plane % groups);
                 let x = self.input.plane([sample, group, 0]).cast::<f32>();
                 // SAFETY: `bind` checked the input. The class is f32: see `fits`.
-                unsafe { self.parts.fill(self.geometry, x, self.input.spatial, memory) };
+                unsafe { fill_rows(self.step.isa, false, x.cast(), memory.cast(), &self.rows.1, self.rows.0) };
                 for channel in 0..outputs {
                     let filter = self.filter.plane([group, channel, 0]).cast::<f32>();
-                    weights.clear();
-                    // SAFETY: `bind` checked the filter.
-                    weights
-                        .extend(self.taps.iter().map(|&(_, at)| unsafe { filter.wrapping_offset(at as isize).read() }));
+                    for (weight, &(_, at)) in weights.iter_mut().zip(&self.taps) {
+                        // SAFETY: `bind` checked the filter.
+                        *weight = unsafe { filter.wrapping_offset(at as isize).read() };
+                    }
                     let out = sums.wrapping_add(((plane - from) * outputs + channel) * all);
                     // SAFETY: the channel's own sums; or memory for the run, from which its rows are then copied there.
                     unsafe {
                         let to = if dense { out } else { spread };
                         sum_taps(self.step.isa, false, memory.cast(), &self.taps, &weights, to.cast(), self.run);
                         if !dense {
-                            self.gather(spread, out);
+                            let width = self.counts[2];
+                            gather_rows(self.step.isa, false, spread.cast(), out.cast(), &self.places, width);
                         }
                     }
                 }
@@ -214,21 +215,5 @@ impl<T: Num> Job<'_, T> {
             }
             Ok(())
         })
-    }
-
-    /// Copies the rows of a run, without what lies between them.
-    ///
-    /// # Safety
-    /// `from` is a run, `to` has room for a plane of outputs apart from it.
-    unsafe fn gather(&self, from: *const f32, to: *mut f32) {
-        let [a, b, c] = self.counts;
-        let mut to = to;
-        for p0 in 0..a {
-            for p1 in 0..b {
-                // SAFETY: the caller's.
-                unsafe { copy_run(from.add(self.parts.place([p0, p1, 0])), to, c) };
-                to = to.wrapping_add(c);
-            }
-        }
     }
 }

@@ -145,6 +145,19 @@ impl Geometry {
         Self { axes: [Axis::NONE, Axis::NONE, axis], ..self }
     }
 
+    /// Whether the output has the input's sizes, and the input lies in order, so that with one tap neighbours among the
+    /// outputs read neighbours.
+    pub fn is_same_grid(&self, phases: &[[Phase; 3]], input: [i64; 3]) -> bool {
+        let mut next = 1;
+        phases.len() == 1
+            && self.axes.iter().zip(input).rev().all(|(axis, stride)| {
+                let fits = axis.out == axis.size && axis.stride == 1 && axis.input_dilation == 1;
+                let in_order = axis.size == 1 || stride == next;
+                next *= axis.size;
+                fits && in_order
+            })
+    }
+
     /// Every combination of the axes' phases.
     pub fn phases(&self) -> Vec<[Phase; 3]> {
         let [a, b, c] = self.axes.map(|axis| axis.phases());

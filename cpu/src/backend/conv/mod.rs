@@ -25,7 +25,9 @@ use super::expr::Block;
 use super::scratch::{self, FirstError};
 use super::step::StepRun;
 use super::walk::{Bound, Nest, Words, bind, elements};
+use crate::Isa;
 use crate::gemm::Element;
+use crate::isa::Level;
 use geometry::Geometry;
 use planes::{Frame, Planes};
 use tile::Job;
@@ -87,6 +89,11 @@ impl Parts {
         self.0 = bytes.and_then(|bytes| bytes.checked_add(at)).ok_or_else(too_large)?;
         Ok(at)
     }
+}
+
+/// Whether vectors are read and written by masks.
+fn masked<T: Num>(isa: Isa) -> bool {
+    T::CLASS == Class::F32 && matches!(isa.level(), Level::Avx512 | Level::Avx512Vnni)
 }
 
 /// An operand's strides.
@@ -243,6 +250,7 @@ fn run_as<T: Num + Element>(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv
             steps,
             gaps,
             by_taps,
+            masked: in_place && !by_taps && masked::<T>(step.isa) && geometry.is_same_grid(&phases, source.spatial),
             planes,
             filter: weights,
             output: &output,

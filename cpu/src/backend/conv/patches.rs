@@ -8,6 +8,8 @@ use smallvec::SmallVec;
 
 use super::geometry::Phase;
 use super::tile::Job;
+#[cfg(target_arch = "x86_64")]
+use super::vectors::{Masked, Segment, copy_masked};
 use super::vectors::{Piece, Rows, copy_rows, turn_columns};
 use crate::backend::class::{Class, Num};
 use crate::gemm::{Element, Kernel, Stored, Strip};
@@ -97,6 +99,22 @@ impl<T: Num + Element> Job<'_, T> {
                     }
                     let origin =
                         [start[0] + t0 * self.gaps[0], start[1] + t1 * self.gaps[1], start[2] + t2 * self.gaps[2]];
+                    let source = base.wrapping_offset(first as isize * planes.strides[2] as isize);
+                    let row = to.wrapping_add((first * all + tap - 1 - from) * step);
+                    #[cfg(target_arch = "x86_64")]
+                    if self.masked {
+                        let segments = self.segments(phase, origin, runs);
+                        let rows = Masked {
+                            count: last - first,
+                            by_source: planes.strides[2],
+                            by_panel: all * step,
+                            vectors: step / 16,
+                            segments: &segments,
+                        };
+                        // SAFETY: the caller's; the masks tell what is inside the input; the processor has masks.
+                        unsafe { copy_masked(source.cast(), row.cast(), &rows) };
+                        continue;
+                    }
                     pieces.clear();
                     let (mut at, mut covered) = (0, 0);
                     for run in runs {
@@ -106,17 +124,7 @@ impl<T: Num + Element> Job<'_, T> {
                             origin[1] + p1 as i64 * self.steps[1],
                             origin[2] + p2 as i64 * self.steps[2],
                         ];
-                        let (mut low, mut high) = (0, run.len);
-                        if let Some(sizes) = planes.sizes {
-                            if !(0..sizes[0]).contains(&q[0]) || !(0..sizes[1]).contains(&q[1]) {
-                                high = 0;
-                            } else {
-                                // q + i * step is inside for low <= i < high.
-                                let after = |edge: i64| (edge - q[2] + self.steps[2] - 1).div_euclid(self.steps[2]);
-                                low = after(0).clamp(0, run.len as i64) as usize;
-                                high = after(sizes[2]).clamp(0, run.len as i64) as usize;
-                            }
-                        }
+                        let (low, high) = self.inside(q, run.len);
                         if low < high {
                             q[2] += low as i64 * self.steps[2];
                             let piece = Piece {
@@ -145,13 +153,46 @@ impl<T: Num + Element> Job<'_, T> {
                         clear: if covered < width { step } else { 0 },
                         pieces: &pieces,
                     };
-                    let source = base.wrapping_offset(first as isize * planes.strides[2] as isize);
-                    let row = to.wrapping_add((first * all + tap - 1 - from) * step);
                     // SAFETY: the caller's; the pieces are inside the input.
                     unsafe { copy_rows(self.step.isa, wide::<T>(), source.cast(), row.cast(), &rows) };
                 }
             }
         }
+    }
+
+    /// Elements low..high of a run of `len` elements, which begins at position `q`, lie inside the input.
+    fn inside(&self, q: [i64; 3], len: usize) -> (usize, usize) {
+        let Some(sizes) = self.planes.sizes else { return (0, len) };
+        if !(0..sizes[0]).contains(&q[0]) || !(0..sizes[1]).contains(&q[1]) {
+            return (0, 0);
+        }
+        // The first i for which q + i * step is not before an edge.
+        let after = |edge: i64| (edge - q[2] + self.steps[2] - 1).div_euclid(self.steps[2]).clamp(0, len as i64);
+        (after(0) as usize, after(sizes[2]) as usize)
+    }
+
+    /// The segments of a strip for the tap that reads `origin` at the first position.
+    #[cfg(target_arch = "x86_64")]
+    fn segments(&self, phase: &[Phase; 3], origin: [i64; 3], runs: &Runs) -> SmallVec<[Segment; 4]> {
+        let mut segments: SmallVec<[Segment; 4]> = SmallVec::new();
+        let (mut at, mut sample) = (0, usize::MAX);
+        for run in runs {
+            let [p0, p1, p2] = run.position;
+            if run.sample != sample {
+                sample = run.sample;
+                let position = (p0 * phase[1].count + p1) * phase[2].count + p2;
+                let from = sample as i64 * self.planes.strides[0] + self.planes.place(origin) + position as i64;
+                segments.push(Segment { from: from - at as i64, mask: 0 });
+            }
+            let q = [origin[0] + p0 as i64, origin[1] + p1 as i64, origin[2] + p2 as i64];
+            let (low, high) = self.inside(q, run.len);
+            if let (Some(segment), true) = (segments.last_mut(), low < high) {
+                let ones = ((1u64 << (high - low)) - 1) as u32;
+                segment.mask |= ones << (at + low);
+            }
+            at += run.len;
+        }
+        segments
     }
 
     /// # Safety

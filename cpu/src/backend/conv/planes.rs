@@ -105,7 +105,7 @@ pub(super) struct Row {
 impl Row {
     /// # Safety
     /// `from` has the row's elements; their places, counted from `to`, are nobody else's.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn fill<T: Copy + Default>(&self, from: *const T, to: *mut T) {
         let Row { split, lane, first, count, stride } = *self;
         let mut at = 0;
@@ -120,16 +120,13 @@ impl Row {
                     to.add(lane + first / 2).write(from.read());
                     at = 1;
                 }
-                while at + 16 <= count {
-                    let x = from.add(at).cast::<[T; 16]>().read_unaligned();
-                    let (mut even, mut odd) = ([T::default(); 8], [T::default(); 8]);
-                    for i in 0..8 {
-                        (even[i], odd[i]) = (x[2 * i], x[2 * i + 1]);
-                    }
-                    let to = to.add((first + at) / 2);
-                    to.cast::<[T; 8]>().write_unaligned(even);
-                    to.add(lane).cast::<[T; 8]>().write_unaligned(odd);
-                    at += 16;
+                while at + 32 <= count {
+                    apart::<T, 32, 16>(from.add(at), to.add((first + at) / 2), lane);
+                    at += 32;
+                }
+                while at + 8 <= count {
+                    apart::<T, 8, 4>(from.add(at), to.add((first + at) / 2), lane);
+                    at += 8;
                 }
             }
             let (mut r, mut i) = ((first + at) % split, (first + at) / split);
@@ -142,6 +139,24 @@ impl Row {
                 }
             }
         }
+    }
+}
+
+/// `N` elements, the even ones to `to`, the odd ones `lane` further.
+///
+/// # Safety
+/// As [`Row::fill`].
+#[inline(always)]
+unsafe fn apart<T: Copy + Default, const N: usize, const HALF: usize>(from: *const T, to: *mut T, lane: usize) {
+    let (mut even, mut odd) = ([T::default(); HALF], [T::default(); HALF]);
+    // SAFETY: the caller's.
+    unsafe {
+        let x = from.cast::<[T; N]>().read_unaligned();
+        for i in 0..HALF {
+            (even[i], odd[i]) = (x[2 * i], x[2 * i + 1]);
+        }
+        to.cast::<[T; HALF]>().write_unaligned(even);
+        to.add(lane).cast::<[T; HALF]>().write_unaligned(odd);
     }
 }
 

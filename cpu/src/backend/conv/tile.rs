@@ -31,6 +31,8 @@ pub(super) struct Job<'a, T> {
     pub gaps: [i64; 3],
     /// Patches are packed along the taps, not along the positions.
     pub by_taps: bool,
+    /// Positions lie in the input as in the output, one after the other, and the processor has vectors with masks.
+    pub masked: bool,
     pub planes: Planes<T>,
     pub filter: Source<T>,
     pub output: &'a Output<'a, T>,

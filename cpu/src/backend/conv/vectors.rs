@@ -1,5 +1,6 @@
 //! The inner loops of a convolution over vectors: copying patches into panels, and sums of a depthwise filter.
 
+use super::planes::Row;
 use crate::gemm::{MAX_LANES, Simd, vectorised};
 
 /// Elements of a panel's row that follow one another in the input too.
@@ -41,6 +42,16 @@ vectorised! {
     pub(super) unsafe fn turn_columns(
         from: *const u8, columns: &[i64], runs: &[(i64, usize)], step: usize, to: *mut u8,
     ) = turn_columns_body;
+    /// Brings rows of an input to their places: for each, where it begins in the input, and where its lanes do.
+    ///
+    /// # Safety
+    /// As [`Row::fill`], for each row.
+    pub(super) unsafe fn fill_rows(from: *const u8, to: *mut u8, rows: &[(i64, usize)], row: Row) = fill_rows_body;
+    /// Copies rows of `len` elements, from their places, to follow one another.
+    ///
+    /// # Safety
+    /// The rows lie in the source's memory; `to` has room for them, apart from it.
+    pub(super) unsafe fn gather_rows(from: *const u8, to: *mut u8, places: &[usize], len: usize) = gather_rows_body;
     /// `out[j] = sum over taps of weight * from[offset + j]` for j below `n`. Not for `wide` elements.
     ///
     /// # Safety
@@ -156,6 +167,86 @@ unsafe fn turn_columns_body<S: Simd>(
                 k += n;
             }
             to = to.add(len * step);
+        }
+    }
+}
+
+/// # Safety
+/// As [`fill_rows`].
+#[inline(always)]
+unsafe fn fill_rows_body<S: Simd>(from: *const u8, to: *mut u8, rows: &[(i64, usize)], row: Row) {
+    let (from, to) = (from.cast::<S::T>(), to.cast::<S::T>());
+    for &(source, place) in rows {
+        // SAFETY: the caller's.
+        unsafe { row.fill(from.wrapping_offset(source as isize), to.add(place)) };
+    }
+}
+
+/// # Safety
+/// As [`gather_rows`].
+#[inline(always)]
+unsafe fn gather_rows_body<S: Simd>(from: *const u8, to: *mut u8, places: &[usize], len: usize) {
+    let (from, to) = (from.cast::<S::T>(), to.cast::<S::T>());
+    for (i, &place) in places.iter().enumerate() {
+        // SAFETY: the caller's.
+        unsafe { copy::<S>(from.add(place), to.add(i * len), len) };
+    }
+}
+
+/// A sample's part of a row of a panel, where the positions lie in memory as the output's do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Segment {
+    /// Where column 0 of the panel would read, if it were this sample's.
+    pub from: i64,
+    /// Which columns read an element: the others are another sample's, or padding.
+    pub mask: u32,
+}
+
+/// As [`Rows`], of segments: whole vectors are read, without what the masks leave out.
+#[cfg(target_arch = "x86_64")]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Masked<'a> {
+    pub count: usize,
+    pub by_source: i64,
+    pub by_panel: usize,
+    /// Vectors of a row.
+    pub vectors: usize,
+    pub segments: &'a [Segment],
+}
+
+/// Copies rows of a panel of at most 32 columns.
+///
+/// # Safety
+/// The processor has AVX-512. The elements that the masks tell lie in the source's memory; the rows are memory of their own.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) unsafe fn copy_masked(from: *const f32, to: *mut f32, rows: &Masked<'_>) {
+    use std::arch::x86_64::{_mm512_mask_loadu_ps, _mm512_maskz_loadu_ps, _mm512_setzero_ps, _mm512_storeu_ps};
+    let Masked { count, by_source, by_panel, vectors, segments } = *rows;
+    // SAFETY: the caller's; what is masked out is not touched.
+    unsafe {
+        if let ([segment], 2) = (segments, vectors) {
+            let (low, high) = (segment.mask as u16, (segment.mask >> 16) as u16);
+            for i in 0..count {
+                let source = from.wrapping_offset((segment.from + i as i64 * by_source) as isize);
+                let row = to.add(i * by_panel);
+                let (x, y) = (_mm512_maskz_loadu_ps(low, source), _mm512_maskz_loadu_ps(high, source.wrapping_add(16)));
+                _mm512_storeu_ps(row, x);
+                _mm512_storeu_ps(row.add(16), y);
+            }
+            return;
+        }
+        for i in 0..count {
+            let source = from.wrapping_offset((i as i64 * by_source) as isize);
+            let row = to.add(i * by_panel);
+            for v in 0..vectors {
+                let mut x = _mm512_setzero_ps();
+                for segment in segments {
+                    let at = source.wrapping_offset(segment.from as isize + 16 * v as isize);
+                    x = _mm512_mask_loadu_ps(x, (segment.mask >> (16 * v)) as u16, at);
+                }
+                _mm512_storeu_ps(row.add(16 * v), x);
+            }
         }
     }
 }
