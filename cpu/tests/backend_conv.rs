@@ -116,10 +116,6 @@ fn random_geometries() {
 
 #[test]
 fn shapes_of_each_way() {
-    // Size, taps, stride, padding, dilation.
-    let axis = |size: i64, taps: i64, stride: i64, padding: i64, dilation: i64| -> Axis {
-        [size, taps, (size + 2 * padding - dilation * (taps - 1) - 1) / stride + 1, stride, padding, dilation, 1]
-    };
     let same = |size: i64| axis(size, 3, 1, 1, 1);
     for (seed, bias) in [(0, false), (1, true)] {
         let f = DType::F32;
@@ -151,6 +147,100 @@ fn shapes_of_each_way() {
         // No channels: nothing to add.
         check_conv(seed, f, [1, 1, 0, 3], &[same(4)], bias, false);
         check_conv(seed, f, [0, 1, 2, 3], &[same(4)], bias, false);
+    }
+}
+
+/// Size, taps, stride, padding, dilation.
+fn axis(size: i64, taps: i64, stride: i64, padding: i64, dilation: i64) -> Axis {
+    [size, taps, (size + 2 * padding - dilation * (taps - 1) - 1) / stride + 1, stride, padding, dilation, 1]
+}
+
+/// Geometries that reach each way of packing and of storing, with rests of every panel.
+fn check_ways(seed: u64, dtype: DType) {
+    for (seed, bias, turn) in [(seed, false, false), (seed + 1, true, true)] {
+        // Same sizes: several samples in a strip, rows shorter and longer than a panel.
+        check_conv(seed, dtype, [3, 1, 5, 37], &[axis(7, 3, 1, 1, 1), axis(7, 3, 1, 1, 1)], bias, turn);
+        check_conv(seed, dtype, [2, 1, 3, 20], &[axis(5, 5, 1, 2, 1), axis(43, 5, 1, 2, 1)], bias, turn);
+        check_conv(seed, dtype, [2, 2, 3, 9], &[axis(9, 3, 1, 2, 2), axis(11, 3, 1, 2, 2)], bias, turn);
+        check_conv(
+            seed,
+            dtype,
+            [1, 1, 4, 7],
+            &[axis(3, 3, 1, 1, 1), axis(4, 3, 1, 1, 1), axis(6, 3, 1, 1, 1)],
+            bias,
+            turn,
+        );
+        // Few positions, many output channels: the product turned.
+        check_conv(seed, dtype, [1, 1, 6, 64], &[axis(7, 3, 1, 1, 1), axis(7, 3, 1, 1, 1)], bias, turn);
+        check_conv(seed, dtype, [1, 1, 70, 96], &[axis(7, 1, 1, 0, 1), axis(7, 1, 1, 0, 1)], bias, turn);
+        check_conv(seed, dtype, [1, 1, 40, 33], &[axis(17, 3, 1, 1, 1)], bias, turn);
+        // Padding larger than the filter, a stride larger than it, a dilation, one tap with a stride.
+        check_conv(seed, dtype, [2, 1, 3, 5], &[axis(4, 3, 2, 5, 1), axis(6, 2, 1, 4, 1)], bias, turn);
+        check_conv(seed, dtype, [1, 1, 3, 18], &[axis(23, 2, 4, 1, 1), axis(37, 3, 5, 0, 1)], bias, turn);
+        check_conv(seed, dtype, [2, 1, 17, 19], &[axis(13, 1, 2, 0, 1), axis(13, 1, 2, 0, 1)], bias, turn);
+        check_conv(seed, dtype, [1, 1, 3, 40], &[axis(30, 7, 2, 3, 1), axis(41, 7, 2, 3, 1)], bias, turn);
+        // Many groups.
+        check_conv(seed, dtype, [2, 12, 4, 4], &[axis(6, 3, 1, 1, 1), axis(10, 3, 1, 1, 1)], bias, turn);
+        // The depth in several blocks, with channels cut by them.
+        check_conv(seed, dtype, [1, 1, 61, 15], &[axis(6, 3, 1, 1, 1), axis(9, 3, 1, 1, 1)], bias, turn);
+        // Gradients of a filter, and of an input with a stride.
+        check_conv(seed, dtype, [5, 1, 7, 18], &[[9, 9, 3, 1, 1, 1, 1], [21, 21, 3, 1, 1, 1, 1]], bias, turn);
+        check_conv(seed, dtype, [3, 1, 2, 5], &[[6, 6, 1, 1, 0, 1, 1], [9, 9, 1, 1, 0, 1, 1]], bias, turn);
+        check_conv(seed, dtype, [2, 1, 9, 21], &[[5, 3, 10, 1, 1, 1, 2], [9, 3, 18, 1, 1, 1, 2]], bias, turn);
+        // Depthwise: both strides, five taps, short and long rows, several outputs.
+        check_conv(seed, dtype, [2, 7, 1, 1], &[axis(7, 5, 1, 2, 1), axis(7, 5, 1, 2, 1)], bias, turn);
+        check_conv(seed, dtype, [1, 5, 1, 1], &[axis(30, 3, 2, 1, 1), axis(75, 3, 2, 1, 1)], bias, turn);
+        check_conv(seed, dtype, [1, 3, 1, 2], &[axis(14, 3, 3, 1, 2), axis(40, 4, 3, 1, 1)], bias, turn);
+    }
+}
+
+/// Held while the process's instruction set matters.
+static ISA: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+#[test]
+fn every_instruction_set_and_dtype() {
+    let _held = ISA.lock();
+    for (i, isa) in tallow_cpu::Isa::supported().into_iter().enumerate() {
+        // For the whole process: the other tests hold with any.
+        tallow_cpu::Isa::set_current(Some(isa));
+        check_ways(10 * i as u64, DType::F32);
+        if i % 2 == 0 {
+            check_ways(10 * i as u64 + 3, DType::F64);
+        }
+    }
+    tallow_cpu::Isa::set_current(None);
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let _held = ISA.lock();
+    let mut noise = Noise(77);
+    let axes = [axis(14, 3, 1, 1, 1), axis(14, 3, 1, 1, 1)];
+    for lead in [[2, 1, 40, 50], [1, 1, 40, 64], [3, 8, 1, 1], [2, 4, 6, 6]] {
+        let [samples, groups, channels, outputs] = lead;
+        let (input, filter) = ([samples, groups, channels, 14, 14], [groups, outputs, channels, 3, 3]);
+        let inputs: Vec<Vec<u8>> =
+            [input, filter].iter().map(|sizes| noise_of(&mut noise, DType::F32, product(sizes))).collect();
+        let mut words = lead.to_vec();
+        axes.iter().for_each(|axis| words.extend(axis));
+        words.extend(laid_out(&input, &[0, 1, 2, 3, 4]));
+        words.extend(laid_out(&filter, &[0, 1, 2, 3, 4]));
+        let kernel = Kernel::Conv(ConvKernel {
+            spatial: 2,
+            input: (0, DType::F32),
+            filter: (1, DType::F32),
+            operands: smallvec![],
+            epilogue: acc(DType::F32),
+        });
+        let size = product(&[samples, groups, outputs, 14, 14]) * 4;
+        let of = |threads| {
+            let backend = CpuBackend::with_threads(threads).unwrap();
+            try_run(&backend, kernel.clone(), &inputs, &[size], &words, &[]).unwrap()
+        };
+        let one = of(1);
+        for threads in [2, 3, 5] {
+            assert!(one == of(threads), "{lead:?} on {threads} threads");
+        }
     }
 }
 
