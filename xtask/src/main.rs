@@ -13,6 +13,7 @@ mod process;
 mod report;
 mod tally;
 mod tools;
+mod wasm_module;
 
 use std::process::ExitCode;
 

@@ -1,14 +1,18 @@
 //! Users' kernels: what stands before and after their source, and the check that it compiles, made where the kernel is
-//! given: a device would tell later, and by lines of a text that the user never saw.
+//! given: a device would tell later, and by lines of a text that the user never saw. The check is the feature
+//! `check-wgsl`, since it takes a compiler along.
 //!
 //! Uniform block: the sizes of each operand and of the result, then the number of elements of each, then the scalars as
 //! f32.
+
+#[cfg(feature = "check-wgsl")]
+mod check;
 
 use super::{Shader, Target, code::fill_words, spread};
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
-use std::{error::Error as _, fmt::Write as _};
+use std::fmt::Write as _;
 use tallow_graph::{
     DType, Error, Result, Scalar,
     kernel::{Custom, CustomKernel, Wgsl},
@@ -117,6 +121,7 @@ fn tallow_main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) n
 ";
 
 /// A user's source with what it needs around it.
+#[cfg_attr(not(feature = "check-wgsl"), expect(dead_code, reason = "lines are for the check's errors"))]
 struct Source {
     text: String,
     /// Lines before the user's own.
@@ -184,19 +189,6 @@ impl Source {
         }
         Ok(Self { text, before, lines })
     }
-
-    /// An error of the compiler's, with the line of the user's source if it lies there.
-    fn complain<'a>(&self, name: &str, message: &str, spans: impl Iterator<Item = (naga::Span, &'a str)>) -> Error {
-        let mut told = String::new();
-        for (span, what) in spans {
-            let line = span.location(&self.text).line_number as usize;
-            let own = line.checked_sub(self.before + 1).filter(|&at| at < self.lines);
-            let Some(own) = own.filter(|_| span.is_defined()) else { continue };
-            let text = self.text.lines().nth(line - 1).unwrap_or("").trim();
-            let _ = write!(told, "\n  line {}: {text}{}{what}", own + 1, if what.is_empty() { "" } else { "    // " });
-        }
-        Error::op("custom", format!("the WGSL of '{name}' does not compile: {message}{told}"))
-    }
 }
 
 /// Kernels that have been found good, so that each is judged once.
@@ -238,64 +230,9 @@ fn check(custom: &Custom, inputs: &[DType], output: DType, target: &Target) -> R
     // Ranks and scalars are numbers in the source: whether it compiles does not hang on them.
     let ranked: SmallVec<[(DType, u8); 4]> = inputs.iter().map(|&dtype| (dtype, 1)).collect();
     let source = Source::new(wgsl, &ranked, (output, 1), 1, true)?;
-    let module = match naga::front::wgsl::parse_str(&source.text) {
-        Ok(module) => module,
-        Err(error) => {
-            let mut message = error.message().to_string();
-            let needs_element = matches!(wgsl, Wgsl::Elements(_)) && !source.text.contains("fn element");
-            if needs_element {
-                message += " (it must define `fn element(i: u32)`)";
-            }
-            for note in error.notes() {
-                let _ = write!(message, "; {note}");
-            }
-            return Err(source.complain(name, &message, error.labels()));
-        }
-    };
-    let mut capabilities = naga::valid::Capabilities::empty();
-    if target.f16 {
-        capabilities |= naga::valid::Capabilities::SHADER_FLOAT16;
-    }
-    if target.subgroups.is_some() {
-        capabilities |= naga::valid::Capabilities::SUBGROUP;
-    }
-    let checked = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), capabilities).validate(&module);
-    if let Err(error) = checked {
-        let mut message = error.as_inner().to_string();
-        let mut cause = error.as_inner().source();
-        while let Some(inner) = cause {
-            let _ = write!(message, ": {inner}");
-            cause = inner.source();
-        }
-        return Err(source.complain(name, &message, error.spans().map(|(span, what)| (*span, what.as_str()))));
-    }
-    let bound = |binding: u32| binding as usize <= inputs.len() + 1;
-    let ours = |name: &str| name == "out" || name == "tallow_block" || name.strip_prefix("in").is_some_and(is_number);
-    for (_, variable) in module.global_variables.iter() {
-        let name = variable.name.as_deref().unwrap_or("");
-        if let Some(binding) = &variable.binding
-            && !(binding.group == 0 && bound(binding.binding) && ours(name))
-        {
-            return refuse(format!("binds {name} itself: operands come as in0, in1 and on, the result is out"));
-        }
-    }
-    if module.overrides.iter().any(|(_, value)| value.init.is_none()) {
-        return refuse("has an override constant without a value".into());
-    }
-    let main = module.entry_points.iter().find(|e| e.name == entry(wgsl) && e.stage == naga::ShaderStage::Compute);
-    let Some(main) = main else {
-        return refuse("needs an entry point: `@compute @workgroup_size(64) fn main(...)`".into());
-    };
-    let invocations = main.workgroup_size.iter().map(|&n| u64::from(n)).product::<u64>();
-    if invocations > u64::from(target.max_workgroup_invocations) {
-        return refuse(format!(
-            "has {invocations} invocations in a workgroup, and this device allows {}",
-            target.max_workgroup_invocations
-        ));
-    }
+    #[cfg(feature = "check-wgsl")]
+    check::compile(name, wgsl, &source, inputs.len(), target)?;
+    #[cfg(not(feature = "check-wgsl"))]
+    let _ = (name, source, target);
     Ok(())
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use super::{WASM, WEB_CRATE};
 use crate::context::Context;
 use crate::report::PartReport;
-use crate::{process, tools};
+use crate::{process, tools, wasm_module};
 
 /// Targets to check; the first of a line that rustup can add is taken.
 const CHECKED: [&[&str]; 2] = [&["x86_64-pc-windows-msvc", "x86_64-pc-windows-gnu"], &["aarch64-apple-darwin"]];
@@ -32,11 +32,12 @@ fn browser(context: &Context) -> Result<(), String> {
     process::run(build.env_remove("RUSTFLAGS"))?;
     let file = context.target.join(WASM).join("release").join(format!("{}.wasm", WEB_CRATE.replace('-', "_")));
     let bytes = std::fs::read(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-    // The section `target_features` lists what a module was built with: a sign, the name's length, the name.
-    const SIMD128: &[u8] = b"+\x07simd128";
-    if !bytes.windows(SIMD128.len()).any(|window| window == SIMD128) {
+    let vectors = wasm_module::functions_with_vectors(&bytes)
+        .ok_or_else(|| format!("{} is not a WebAssembly module", file.display()))?;
+    if vectors == 0 {
         return Err(format!("{} was built without simd128", file.display()));
     }
+    println!("simd128: {vectors} functions use vectors");
     println!("size: {} KiB as rustc leaves it", bytes.len() / 1024);
     let bindgen = tools::wasm_bindgen(context)?;
     let out = context.target.join("wasm-size");
