@@ -68,50 +68,19 @@ impl Dims for () {
     }
 }
 
-impl<A: Dim> Dims for (A,) {
-    fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
-        self.0.to_indexes(shape, op)
-    }
+macro_rules! axes {
+    ($(($($name:ident),+))+) => { $(
+        impl<$($name: Dim),+> Dims for ($($name,)+) {
+            #[allow(non_snake_case, reason = "a variable of each type")]
+            fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
+                let ($($name,)+) = self;
+                distinct(vec![$($name.to_index(shape, op)?),+], shape, op)
+            }
+        }
+    )+ };
 }
 
-impl<A: Dim, B: Dim> Dims for (A, B) {
-    fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
-        distinct(vec![self.0.to_index(shape, op)?, self.1.to_index(shape, op)?], shape, op)
-    }
-}
-
-impl<A: Dim, B: Dim, C: Dim> Dims for (A, B, C) {
-    fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
-        let axes = vec![self.0.to_index(shape, op)?, self.1.to_index(shape, op)?, self.2.to_index(shape, op)?];
-        distinct(axes, shape, op)
-    }
-}
-
-impl<A: Dim, B: Dim, C: Dim, E: Dim> Dims for (A, B, C, E) {
-    fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
-        let (a, b, c, e) = (&self.0, &self.1, &self.2, &self.3);
-        let axes = vec![a.to_index(shape, op)?, b.to_index(shape, op)?, c.to_index(shape, op)?, e.to_index(shape, op)?];
-        distinct(axes, shape, op)
-    }
-}
-
-impl<A: Dim, B: Dim, C: Dim, E: Dim, F: Dim> Dims for (A, B, C, E, F) {
-    fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
-        let (a, b, c, e, f) = (&self.0, &self.1, &self.2, &self.3, &self.4);
-        let mut axes = vec![a.to_index(shape, op)?, b.to_index(shape, op)?, c.to_index(shape, op)?];
-        axes.extend([e.to_index(shape, op)?, f.to_index(shape, op)?]);
-        distinct(axes, shape, op)
-    }
-}
-
-impl<A: Dim, B: Dim, C: Dim, E: Dim, F: Dim, G: Dim> Dims for (A, B, C, E, F, G) {
-    fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {
-        let (a, b, c, e, f, g) = (&self.0, &self.1, &self.2, &self.3, &self.4, &self.5);
-        let mut axes = vec![a.to_index(shape, op)?, b.to_index(shape, op)?, c.to_index(shape, op)?];
-        axes.extend([e.to_index(shape, op)?, f.to_index(shape, op)?, g.to_index(shape, op)?]);
-        distinct(axes, shape, op)
-    }
-}
+axes! { (A) (A, B) (A, B, C) (A, B, C, E) (A, B, C, E, F) (A, B, C, E, F, G) (A, B, C, E, F, G, H) (A, B, C, E, F, G, H, I) }
 
 impl<const N: usize> Dims for [usize; N] {
     fn to_indexes(&self, shape: &Shape, op: &'static str) -> Result<Vec<usize>> {

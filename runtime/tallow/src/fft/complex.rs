@@ -34,5 +34,5 @@ pub fn conj(z: &Tensor) -> Result<Tensor> {
 
 /// The absolute value of a complex tensor [..., 2]: sqrt(re^2 + im^2).
 pub fn abs(z: &Tensor) -> Result<Tensor> {
-    (real(z)?.sqr()? + imag(z)?.sqr()?)?.sqrt()
+    (real(z)?.sqr()? + imag(z)?.sqr()?)?.root()
 }

@@ -73,7 +73,7 @@ pub enum MatrixNorm {
 pub fn matrix_norm(a: &Tensor, norm: MatrixNorm) -> Result<Tensor> {
     matrix("matrix_norm", a)?;
     match norm {
-        MatrixNorm::Frobenius => a.sqr()?.sum((D::Minus1, D::Minus2))?.sqrt(),
+        MatrixNorm::Frobenius => a.sqr()?.sum((D::Minus1, D::Minus2))?.root(),
         MatrixNorm::Nuclear => svdvals(a)?.sum(D::Minus1),
         MatrixNorm::Spectral => svdvals(a)?.max(D::Minus1),
         MatrixNorm::One => a.abs()?.sum(D::Minus2)?.max(D::Minus1),

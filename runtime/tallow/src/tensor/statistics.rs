@@ -4,6 +4,18 @@ use super::Tensor;
 use crate::{Dims, Error, Result};
 
 impl Tensor {
+    /// The square root of a sum of squares. Its gradient where all of them are 0 is 0, as in PyTorch; that of the square root
+    /// alone is infinite.
+    pub(crate) fn root(&self) -> Result<Tensor> {
+        if !self.is_tracked() {
+            return self.sqrt();
+        }
+        // The sum itself stands in for its root at 0: what is behind it multiplies its gradient by 0.
+        let positive = self.gt(0.0)?;
+        let safe = positive.where_cond(self, &self.ones_like()?)?;
+        positive.where_cond(&safe.sqrt()?, self)
+    }
+
     fn variance(&self, op: &'static str, axes: &[usize], keep: bool) -> Result<Tensor> {
         if !self.dtype().is_float() {
             let message = format!("needs a floating-point dtype, not {}: convert with to_dtype", self.dtype());
@@ -30,19 +42,19 @@ impl Tensor {
 
     /// The square root of the unbiased variance.
     pub fn std<T: Dims>(&self, axes: T) -> Result<Tensor> {
-        self.variance("std", &axes.to_indexes(self.shape(), "std")?, false)?.sqrt()?.to_dtype(self.dtype())
+        self.variance("std", &axes.to_indexes(self.shape(), "std")?, false)?.root()?.to_dtype(self.dtype())
     }
 
     /// [`Tensor::std`]; the reduced axes stay, with size 1.
     pub fn std_keepdim<T: Dims>(&self, axes: T) -> Result<Tensor> {
         self.variance("std_keepdim", &axes.to_indexes(self.shape(), "std_keepdim")?, true)?
-            .sqrt()?
+            .root()?
             .to_dtype(self.dtype())
     }
 
     /// The square root of the sum of all squares: a scalar.
     pub fn norm(&self) -> Result<Tensor> {
-        self.wide()?.sqr()?.sum_all()?.sqrt()?.to_dtype(self.dtype())
+        self.wide()?.sqr()?.sum_all()?.root()?.to_dtype(self.dtype())
     }
 
     /// log(sum(e^x)) over axes, without overflow. Of nothing, -infinity.
