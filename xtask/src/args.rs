@@ -1,6 +1,7 @@
 //! The command line: `cargo xtask test [PART]... [--full] [--no-install]`, `cargo xtask ops`, `cargo xtask bench`. Read by hand, so that the first build of
 //! xtask stays a matter of seconds.
 
+use crate::bench::growth::{self, Options as GrowthOptions};
 use crate::bench::options::{self as bench, Options as BenchOptions};
 use crate::parts::Part;
 
@@ -15,6 +16,8 @@ pub enum Command {
     Ops,
     /// Measure.
     Bench(BenchOptions),
+    /// Measure how cost grows.
+    BenchGrowth(GrowthOptions),
 }
 
 /// The options of `cargo xtask test`.
@@ -36,6 +39,12 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         "test" => parse_test(rest),
         "ops" if rest.is_empty() => Ok(Command::Ops),
         "ops" => Err("`ops` takes no options".into()),
+        "bench" if rest.first().is_some_and(|group| group == "growth") => {
+            if rest.iter().any(|word| word == "-h" || word == "--help") {
+                return Ok(Command::Help);
+            }
+            Ok(Command::BenchGrowth(growth::parse(&rest[1..])?))
+        }
         "bench" => Ok(bench::parse(rest)?.map_or(Command::Help, Command::Bench)),
         other => Err(format!("there is no command `{other}`")),
     }
@@ -76,6 +85,7 @@ The chores of the Tallow repository.
 usage: cargo xtask test [PART]... [--full] [--no-install]
        cargo xtask ops
        cargo xtask bench [GROUP]... [--peers] [--device D] [--case TEXT] [--threads N] [--seconds S] [--no-page]
+       cargo xtask bench growth [--device D] [--no-page]
 
 `ops` tries every operation for every dtype on every device, checks gradients, and writes docs/ops.md; the tests fail where
 that page is stale.
@@ -93,6 +103,7 @@ A part installs what it needs and cannot find: Debian packages through apt-get w
 the packages of tests/web/package.json through npm. Each install says what it does and how long it takes.
 
 {}
+{}
 A run of `test` ends with a line `N passed, N failed`, with `, N skipped` where something was left out: each of those is
 named with its reason above it. The exit code is 0 when nothing failed, 1 when something did, 2 on a wrong call.
 
@@ -102,7 +113,8 @@ environment:
     CARGO_TARGET_DIR    where everything is built, as for cargo itself
     TALLOW_BENCH_DIR    where `bench` keeps peers and raw results, instead of target/bench
 ",
-        bench::help()
+        bench::help(),
+        growth::HELP
     )
 }
 

@@ -5,6 +5,7 @@
 mod cases;
 mod compare;
 mod generate;
+pub mod growth;
 mod machine;
 mod measure;
 pub mod options;
@@ -236,14 +237,8 @@ impl Bench<'_> {
         if !self.options.write {
             return Ok(());
         }
-        let path = self.context.root.join("docs/performance.md");
-        let page = match std::fs::read_to_string(&path) {
-            Ok(page) => page,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(format!("docs/performance.md cannot be read: {error}")),
-        };
         let body = self.body(group, &table, &notes, &hellos, floors);
-        page::write_whole(&path, &page::replace(&page, &section, &body)?)
+        page::update(&self.context.root.join("docs/performance.md"), &section, &body)
     }
 
     /// A section of the page.

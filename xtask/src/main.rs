@@ -49,6 +49,12 @@ fn main() -> ExitCode {
                 Err(error) => fail(&error),
             }
         }
+        Ok(Command::BenchGrowth(options)) => {
+            match Context::new(false, true).and_then(|context| bench::growth::run(&context, &options)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(&error),
+            }
+        }
         Err(error) => fail(&format!("{error}\n`cargo xtask --help` lists what there is.")),
     }
 }

@@ -29,6 +29,16 @@ pub fn replace(page: &str, section: &str, body: &str) -> Result<String, String> 
     }
 }
 
+/// Replaces the section's body in the page's file, which is made where there is none.
+pub fn update(path: &Path, section: &str, body: &str) -> Result<(), String> {
+    let page = match std::fs::read_to_string(path) {
+        Ok(page) => page,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(format!("{} cannot be read: {error}", path.display())),
+    };
+    write_whole(path, &replace(&page, section, body)?)
+}
+
 /// Writes a file as a whole or not at all: beside it first, then renamed.
 pub fn write_whole(path: &Path, text: &str) -> Result<(), String> {
     let cannot = |error: std::io::Error| format!("{} cannot be written: {error}", path.display());

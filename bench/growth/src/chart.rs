@@ -97,5 +97,9 @@ fn short(value: f64) -> String {
         return format!("{value}");
     }
     let digits = 2 - value.abs().log10().floor() as i32;
-    if digits <= 0 { format!("{value:.0}") } else { format!("{value:.*}", digits as usize).trim_end_matches('0').trim_end_matches('.').to_owned() }
+    if digits <= 0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.*}", digits as usize).trim_end_matches('0').trim_end_matches('.').to_owned()
+    }
 }

@@ -28,9 +28,8 @@ fn main() -> ExitCode {
         eprintln!("usage: tallow-growth DEVICE FOLDER [MODEL.gguf]");
         return ExitCode::FAILURE;
     };
-    let outcome = tallow::block_on(Device::by_name(&device)).and_then(|device| {
-        Run { device, folder: folder.into(), model: arguments.next().map(PathBuf::from) }.all()
-    });
+    let outcome = tallow::block_on(Device::by_name(&device))
+        .and_then(|device| Run { device, folder: folder.into(), model: arguments.next().map(PathBuf::from) }.all());
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
