@@ -155,7 +155,8 @@ fn with_ties(noise: &mut Noise, dtype: DType, n: usize) -> Vec<u8> {
 fn sorts_are_stable_with_nan_last() {
     let mut noise = Noise(3);
     let backend = CpuBackend::with_threads(3).unwrap();
-    for dims in SIZES {
+    // Long enough for each way of sorting.
+    for dims in SIZES.into_iter().chain([[2, 300, 1], [1, 40_000, 1]]) {
         for (source_words, size) in layouts(dims) {
             for descending in [false, true] {
                 let dtype = WIDE[noise.below(WIDE.len())];

@@ -48,7 +48,9 @@ fn reductions_of_every_dtype_and_layout() {
                 continue;
             }
             let backend = CpuBackend::with_threads(2).unwrap();
-            for (outer, inner) in [(1, 1), (1, 37), (5, 3), (7, 64), (33, 100), (3, 2500), (300, 2)] {
+            for (outer, inner) in
+                [(1, 1), (1, 37), (5, 3), (7, 64), (33, 100), (3, 2500), (3, 9001), (2100, 7), (300, 2)]
+            {
                 let x = noise_of(&mut noise, dtype, outer * inner);
                 let result = if is_arg(op) { DType::U32 } else { dtype };
                 let after = || acc(result);
@@ -237,6 +239,12 @@ fn norms_and_softmax() {
                         tolerance(dtype),
                     );
                 }
+                // Side by side in two groups, straight to the output.
+                let k = kernel(op, 2, 1, wide, Layout::Strided, load(wide), acc(wide));
+                let x = noise_of(&mut noise, wide, 2 * rows * n);
+                let out = [(wide, 2 * rows * n)];
+                let words = [2, r, c, 0, r * c, 1, r];
+                check(&backend, "turned", &Kernel::Row(k), &[x], &out, &words, &[Scalar::F(1e-5)], 3e-6);
                 // Straight to the output.
                 let k = kernel(op, 1, 1, wide, Layout::Linear, load(wide), acc(wide));
                 let x = noise_of(&mut noise, wide, rows * n);

@@ -16,8 +16,8 @@ use super::walk::{Bound, Nest, Words, bind, elements};
 
 use crate::rows::attention::{Attention, Mask, Rows, attention_tile};
 
-/// Query rows of a tile, over all heads that share a key head.
-const ROWS: usize = 64;
+/// Query rows of a tile, over all heads that share a key head: keys and values are packed once for all of them.
+const ROWS: usize = 128;
 
 /// An attention kernel, compiled: how its operands become f32.
 #[derive(Debug)]

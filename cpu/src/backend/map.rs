@@ -4,9 +4,10 @@ use smallvec::SmallVec;
 use tallow_graph::kernel::{Layout, MapKernel};
 use tallow_graph::{Error, Result};
 
-use super::expr::{Block, Code, Op};
+use super::expr::Block;
 use super::scratch::FirstError;
 use super::step::StepRun;
+use super::turn::{TILE, turn};
 use super::walk::{Bound, Nest, Words, bind, elements, run_range};
 
 /// Elements that are worth a thread's while, for an expression of one instruction.
@@ -74,9 +75,6 @@ pub(crate) fn run(step: &StepRun<'_>, kernel: &MapKernel, blocks: &[Block]) -> R
     failed.done()
 }
 
-/// Elements along each side of a tile that is turned at once.
-const TILE: usize = 16;
-
 /// A copy whose source lies in order along the last axis but one: a transposition. Read along either axis alone, it
 /// would touch a cache line for each element.
 struct Transpose<'a> {
@@ -89,20 +87,15 @@ struct Transpose<'a> {
 
 impl<'a> Transpose<'a> {
     fn of(part: &'a Part<'a>) -> Option<Self> {
-        let block = part.nest.block;
-        let ([Code { op: Op::Copy, .. }], [load]) = (block.code.as_slice(), block.loads.as_slice()) else {
-            return None;
-        };
-        let source = *part.nest.operands.get(usize::from(load.operand))?;
+        let (load, source) = part.nest.plain()?;
         let axes = part.nest.sizes.len();
-        if part.layout != Layout::Linear || axes < 2 || load.input.is_none() || load.layout != Layout::Strided {
+        if part.layout != Layout::Linear || axes < 2 || load.layout != Layout::Strided {
             return None;
         }
         let (rows, cols) = (part.nest.sizes[axes - 2] as usize, part.nest.sizes[axes - 1] as usize);
         let turned = source.strides[axes - 2] == 1 && !matches!(source.strides[axes - 1], 0 | 1);
-        let whole = source.aligned && load.class.is_stored_as(load.dtype) && load.dtype == block.dtype;
-        let size = load.class.size();
-        (turned && whole && rows >= TILE && cols >= TILE).then_some(Self { part, source, size, rows, cols })
+        let (same, size) = (load.dtype == part.nest.block.dtype, load.class.size());
+        (turned && same && rows >= TILE && cols >= TILE).then_some(Self { part, source, size, rows, cols })
     }
 
     /// Bands of `TILE` rows over all outer axes.
@@ -128,36 +121,8 @@ impl<'a> Transpose<'a> {
             let stride = self.source.strides[sizes.len() + 1];
             // SAFETY: `bind` checked both nests against their buffers; the rest is the caller's.
             unsafe {
-                match self.size {
-                    1 => turn::<u8>(from, stride, to, rows, self.cols),
-                    2 => turn::<u16>(from, stride, to, rows, self.cols),
-                    4 => turn::<u32>(from, stride, to, rows, self.cols),
-                    _ => turn::<u64>(from, stride, to, rows, self.cols),
-                }
+                turn(self.size, from, stride, to, rows, self.cols);
             }
-        }
-    }
-}
-
-/// to[i, j] = from[i + j * stride], for at most `TILE` rows i.
-///
-/// # Safety
-/// Both hold these elements, aligned, and nobody else uses `to`.
-unsafe fn turn<T: Copy + Default>(from: *const u8, stride: i64, to: *mut u8, rows: usize, cols: usize) {
-    let (from, to) = (from.cast::<T>(), to.cast::<T>());
-    let mut tile = [[T::default(); TILE]; TILE];
-    for first in (0..cols).step_by(TILE) {
-        let n = TILE.min(cols - first);
-        for j in 0..n {
-            let column = from.wrapping_offset((first + j) as isize * stride as isize);
-            for i in 0..rows {
-                // SAFETY: the caller's.
-                tile[i][j] = unsafe { column.add(i).read() };
-            }
-        }
-        for (i, row) in tile.iter().enumerate().take(rows) {
-            // SAFETY: the caller's.
-            unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), to.add(i * cols + first), n) };
         }
     }
 }

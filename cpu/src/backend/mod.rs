@@ -29,6 +29,7 @@ pub(crate) mod scratch;
 mod small_float;
 mod sort;
 mod step;
+mod turn;
 mod walk;
 
 use std::any::Any;

@@ -23,6 +23,12 @@ fn as_f32<T: Num>(x: &[T]) -> Option<&[f32]> {
     (T::CLASS == Class::F32).then(|| unsafe { slice(x.as_ptr().cast(), x.len()) })
 }
 
+/// As [`as_f32`], to write.
+fn as_f32_mut<T: Num>(x: &mut [T]) -> Option<&mut [f32]> {
+    // SAFETY: as above.
+    (T::CLASS == Class::F32).then(|| unsafe { slice_mut(x.as_mut_ptr().cast(), x.len()) })
+}
+
 /// Folds in eight lanes, so that the additions do not wait for one another.
 fn lanes<T: Num>(x: &[T], start: T, f: impl Fn(T, T) -> T) -> T {
     let (chunks, rest) = x.as_chunks::<8>();
@@ -142,7 +148,7 @@ pub(crate) struct Columns<'a, T> {
 }
 
 /// Values that f32 sums take before they are added in f64.
-const RUN: usize = 32;
+const RUN: usize = 16;
 
 impl<'a, T: Num> Columns<'a, T> {
     /// Bytes for `n` rows.
@@ -174,12 +180,10 @@ impl<'a, T: Num> Columns<'a, T> {
     pub fn take(&mut self, isa: Isa, op: RowOp, x: &[T], at: usize) {
         match op {
             RowOp::Sum | RowOp::Mean => {
-                if let Some(x) = as_f32(x) {
-                    // SAFETY: `T` is f32 where `as_f32` gives something.
-                    let value = unsafe { slice_mut::<f32>(self.value.as_mut_ptr().cast(), self.value.len()) };
+                if let (Some(x), Some(value)) = (as_f32(x), as_f32_mut(self.value)) {
                     rows::reduce::axpy(isa, 1.0, x, value);
                     if (at + 1).is_multiple_of(RUN) {
-                        self.carry();
+                        rows::reduce::carry(isa, value, self.total);
                     }
                 } else {
                     each(self.value, x, T::add);
@@ -201,13 +205,6 @@ impl<'a, T: Num> Columns<'a, T> {
         }
     }
 
-    fn carry(&mut self) {
-        for (total, value) in self.total.iter_mut().zip(self.value.iter_mut()) {
-            *total += value.to_f64();
-            *value = T::default();
-        }
-    }
-
     /// Writes the results over `count` values each: of class `T`, or u32 for arg reductions.
     ///
     /// # Safety
@@ -221,8 +218,8 @@ impl<'a, T: Num> Columns<'a, T> {
         }
         let sums = matches!(op, RowOp::Sum | RowOp::Mean);
         if sums && T::CLASS == Class::F32 {
-            self.carry();
             self.value.iter_mut().zip(self.total.iter()).for_each(|(value, &total)| {
+                let total = total + value.to_f64();
                 *value = T::from_f64(if op == RowOp::Mean { total / count as f64 } else { total });
             });
         } else if op == RowOp::Mean {

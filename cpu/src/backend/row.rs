@@ -9,13 +9,15 @@ use tallow_graph::kernel::{Layout, Operand, RowKernel, RowOp};
 use tallow_graph::{DType, Error, Result};
 
 use super::class::{Class, Num, with_class};
+use super::exec::slice;
 use super::expr::Block;
 use super::norm::normalise;
 use super::pool;
 use super::reduce::{Columns, State};
 use super::scratch::{self, FirstError};
 use super::step::StepRun;
-use super::walk::{Bound, Nest, Walker, Words, block_size, elements};
+use super::turn::{TILE, turn};
+use super::walk::{Bound, Nest, Walker, Words, block_size, elements, prefetch};
 
 /// Elements that are worth a thread's while.
 const GRAIN: usize = 16 << 10;
@@ -29,6 +31,11 @@ const SHORT: usize = 4;
 
 /// Elements of a piece of a very long row.
 const PIECE: usize = 32 << 10;
+
+/// Values of a row in memory that are taken at a time.
+const RUN: usize = 4096;
+/// Bytes of the rows that are turned at a time, at most.
+const TURNED: usize = 4 << 20;
 
 /// The two expressions of a row kernel, compiled.
 #[derive(Debug)]
@@ -74,6 +81,8 @@ struct Job<'a> {
     output: Bound<'a>,
     rows: usize,
     inner: usize,
+    /// Axes that `inner` elements lie along.
+    inner_axes: usize,
     eps: f64,
 }
 
@@ -105,7 +114,7 @@ pub(crate) fn run(step: &StepRun<'_>, kernel: &RowKernel, row: &Row) -> Result<(
         RowOp::RmsNorm | RowOp::LayerNorm => step.scalar(0)?.to_f64(),
         _ => 0.0,
     };
-    let job = Job { step, op: kernel.op, before, after, output, rows, inner: count, eps };
+    let job = Job { step, op: kernel.op, before, after, output, rows, inner: count, inner_axes: inner, eps };
     with_class!(row.before.class, T => {
         if !reduces {
             job.norms::<T>()
@@ -169,11 +178,17 @@ impl Job<'_> {
                 while row < to {
                     if self.inner > size {
                         let mut state = State::<T>::new(self.op);
+                        let in_place = before.in_place(row * self.inner, self.inner);
                         let mut at = 0;
                         while at < self.inner {
-                            let n = size.min(self.inner - at);
+                            let n = if in_place.is_some() { RUN } else { size }.min(self.inner - at);
                             // SAFETY: inside the nest; inputs are not written while a step runs.
-                            let x = unsafe { before.values::<T>(row * self.inner + at, n) };
+                            let x = unsafe {
+                                match in_place {
+                                    Some(x) => slice(x.cast::<T>().wrapping_add(at).cast(), n),
+                                    None => before.values::<T>(row * self.inner + at, n),
+                                }
+                            };
                             state.take(self.step.isa, self.op, x, at);
                             at += n;
                         }
@@ -256,9 +271,17 @@ impl Job<'_> {
     fn columns<T: Num>(&self, side: &SideBySide<'_>) -> Result<()> {
         let nest = Nest { sizes: &side.sizes, operands: &side.bounds(), ..self.before };
         let width = side.width;
-        let size = block_size(self.before.block, width).min(width.next_multiple_of(8));
+        // Equal pieces, two a thread if they are still wide. Columns do not mix: the cut changes no result.
+        let (most, high) = (block_size(self.before.block, width), self.rows / width);
+        let pieces = (2 * self.step.pool.threads()).div_ceil(high.max(1)).min(width.div_ceil(512));
+        let size = width.div_ceil(pieces.max(width.div_ceil(most))).next_multiple_of(8).min(most);
         let blocks = width.div_ceil(size);
-        self.split(self.rows / width * blocks, self.inner * size, &|from, to| {
+        // Bytes from one of a column's values to the next, where they lie as they are taken.
+        let step = nest.plain().filter(|_| self.inner_axes == 1).and_then(|(_, bound)| {
+            let stride = *bound.strides.iter().rev().nth(1)?;
+            Some(stride as isize * size_of::<T>() as isize)
+        });
+        self.split(high * blocks, self.inner * size, &|from, to| {
             let bytes = [
                 Walker::scratch(self.before.block, size),
                 Walker::scratch(self.after.block, size),
@@ -278,9 +301,20 @@ impl Job<'_> {
                     let n = size.min(width - start);
                     // SAFETY: the third part of the scratch memory.
                     let mut columns = unsafe { Columns::<T>::new(self.op, memory.wrapping_add(parts[1]), n) };
+                    let first = high * self.inner * width + start;
+                    let in_place = step.zip(before.in_place(first, n));
                     for k in 0..self.inner {
                         // SAFETY: inside the nest; inputs are not written while a step runs.
-                        let x = unsafe { before.values::<T>((high * self.inner + k) * width + start, n) };
+                        let x = unsafe {
+                            match in_place {
+                                Some((step, at)) => {
+                                    let x = at.wrapping_offset(k as isize * step);
+                                    prefetch(x.wrapping_offset(2 * step), n * size_of::<T>());
+                                    slice(x, n)
+                                }
+                                None => before.values::<T>(first + k * width, n),
+                            }
+                        };
                         columns.take(self.step.isa, self.op, x, k);
                     }
                     // SAFETY: the last part of the scratch memory; the rows are this task's own.
@@ -297,38 +331,53 @@ impl Job<'_> {
     /// Norms: as many results as elements.
     fn norms<T: Num>(&self) -> Result<()> {
         let inner = self.inner;
-        self.split(self.rows, inner, &|from, to| {
-            let size = block_size(self.before.block, (to - from) * inner);
-            let many = block_size(self.after.block, (to - from) * inner);
+        let turned = self.turned::<T>();
+        // Rows that are brought into order together, and how many such bands there are.
+        let (band, width) = turned.map_or((1, 1), |turned| (TILE, turned.width));
+        let bands = width.div_ceil(band);
+        self.split(self.rows / width * bands, inner * band, &|from, to| {
+            let size = block_size(self.before.block, (to - from) * band * inner);
+            let many = block_size(self.after.block, (to - from) * band * inner);
             let bytes = Walker::scratch(self.before.block, size);
-            let held = (inner * T::CLASS.size()).next_multiple_of(64);
+            let held = (band * inner * size_of::<T>()).next_multiple_of(64);
             scratch::with(scratch::REGISTERS, bytes + Walker::scratch(self.after.block, many) + held, |memory| {
                 // SAFETY: two parts of this call's scratch memory.
                 let (mut before, mut after) = unsafe {
                     let after = Walker::new(&self.after, memory.wrapping_add(bytes), many)?;
                     (Walker::new(&self.before, memory, size)?, after)
                 };
-                let row_at = memory.wrapping_add(bytes + Walker::scratch(self.after.block, many));
-                for row in from..to {
-                    // SAFETY: inside the nest; the row's memory is this call's own; the outputs are this task's.
-                    unsafe {
-                        let x = match before.in_place(row * inner, inner) {
-                            Some(x) => x,
-                            None => {
-                                let mut at = 0;
-                                while at < inner {
-                                    let n = size.min(inner - at);
-                                    before.run(row * inner + at, n, Some(row_at.wrapping_add(at * T::CLASS.size())));
-                                    at += n;
+                let held = memory.wrapping_add(bytes + Walker::scratch(self.after.block, many));
+                for task in from..to {
+                    let (start, count) =
+                        (task / bands * width + task % bands * band, band.min(width - task % bands * band));
+                    if let Some(turned) = turned {
+                        let from = before.address(&turned.bound, start * inner);
+                        // SAFETY: `bind` checked the nest; the rows' memory is this call's own.
+                        unsafe { turn(size_of::<T>(), from, turned.stride, held, count, inner) };
+                    }
+                    for row in start..start + count {
+                        let row_at = held.wrapping_add((row - start) * inner * size_of::<T>());
+                        // SAFETY: inside the nest; the row's memory is this call's own; the outputs are this task's.
+                        unsafe {
+                            let x = match before.in_place(row * inner, inner) {
+                                Some(x) => x,
+                                None if turned.is_some() => row_at.cast_const(),
+                                None => {
+                                    let mut at = 0;
+                                    while at < inner {
+                                        let n = size.min(inner - at);
+                                        before.run(row * inner + at, n, Some(row_at.wrapping_add(at * size_of::<T>())));
+                                        at += n;
+                                    }
+                                    row_at.cast_const()
                                 }
-                                row_at.cast_const()
+                            };
+                            let direct = self.after.block.is_acc && self.after.block.dtype == DType::F32;
+                            let to = if direct { self.output.at.wrapping_add(row * inner * 4) } else { row_at };
+                            normalise::<T>(self.step.isa, self.op, self.eps, x, to, inner);
+                            if !direct {
+                                self.store(&mut after, row_at, row * inner, inner);
                             }
-                        };
-                        let direct = self.after.block.is_acc && self.after.block.dtype == DType::F32;
-                        let to = if direct { self.output.at.wrapping_add(row * inner * 4) } else { row_at };
-                        normalise::<T>(self.step.isa, self.op, self.eps, x, to, inner);
-                        if !direct {
-                            self.store(&mut after, row_at, row * inner, inner);
                         }
                     }
                 }
@@ -336,6 +385,26 @@ impl Job<'_> {
             })
         })
     }
+
+    /// Whether the rows of a norm lie side by side in memory, as they are computed with.
+    fn turned<T: Num>(&self) -> Option<Turned<'_>> {
+        let (_, bound) = self.before.plain()?;
+        let axes = bound.strides.len();
+        let (width, stride) = (*self.before.sizes.get(axes.checked_sub(2)?)? as usize, bound.strides[axes - 1]);
+        let apart = bound.strides[axes - 2] == 1 && !matches!(stride, 0 | 1);
+        let fits = TILE * self.inner * size_of::<T>() <= TURNED;
+        (apart && fits && self.inner_axes == 1 && width >= TILE).then_some(Turned { bound, width, stride })
+    }
+}
+
+/// Rows of a norm that lie side by side.
+#[derive(Clone, Copy)]
+struct Turned<'a> {
+    bound: Bound<'a>,
+    /// How many neighbours there are.
+    width: usize,
+    /// From one value of a row to the next.
+    stride: i64,
 }
 
 /// A nest turned so that its innermost axis is the last outer axis (or so that all outer axes are inside): rows side by

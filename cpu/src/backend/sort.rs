@@ -1,7 +1,6 @@
 //! The order of elements along an axis. Elements become unsigned numbers in the same order, each with its position below it, so
 //! that one sort of plain numbers is stable.
 
-use std::ops::Range;
 use tallow_graph::kernel::SortKernel;
 use tallow_graph::{DType, Error, Result};
 
@@ -16,6 +15,10 @@ use super::walk::{Bound, Words};
 const GRAIN: usize = 2 << 10;
 /// A row of so many elements is sorted by all threads, where there are fewer rows than threads.
 const LONG: usize = 64 << 10;
+
+/// From so many 32-bit ranks on, sorting by digits is quicker than by comparisons, and then by longer digits.
+const FEW: usize = 200;
+const MANY: usize = 32 << 10;
 
 /// Whether the CPU runs this kernel.
 pub(crate) fn supports(kernel: &SortKernel) -> bool {
@@ -67,19 +70,70 @@ fn rank_f64(x: f64) -> u64 {
 }
 
 /// What is sorted: a rank above a position.
-trait Key: Copy + Ord + Send + Sync {
+trait Key: Copy + Default + Ord + Send + Sync {
     fn position(self) -> u32;
+    /// Sorts keys whose positions ascend. `spare` is as long, and is left with anything.
+    fn sort(keys: &mut [Self], spare: &mut [Self]);
 }
 
 impl Key for u64 {
     fn position(self) -> u32 {
         self as u32
     }
+
+    fn sort(keys: &mut [u64], spare: &mut [u64]) {
+        match keys.len() {
+            0..FEW => keys.sort_unstable(),
+            FEW..MANY => by_digits::<4, 256>(keys, spare),
+            _ => by_digits::<3, 2048>(keys, spare),
+        }
+    }
 }
 
 impl Key for (u64, u32) {
     fn position(self) -> u32 {
         self.1
+    }
+
+    fn sort(keys: &mut [Self], _: &mut [Self]) {
+        keys.sort_unstable();
+    }
+}
+
+/// Sorts by the upper halves, a digit of log2(`SIZE`) bits at a time from the lowest on (radix sort). Keys of one digit keep
+/// their order, so equal upper halves stay in the order of their positions.
+fn by_digits<const DIGITS: usize, const SIZE: usize>(keys: &mut [u64], spare: &mut [u64]) {
+    let digit = |key: u64, d: usize| (key >> (32 + d as u32 * SIZE.ilog2())) as usize % SIZE;
+    let mut starts = [[0u32; SIZE]; DIGITS];
+    for &key in keys.iter() {
+        for (d, counts) in starts.iter_mut().enumerate() {
+            counts[digit(key, d)] += 1;
+        }
+    }
+    let count = keys.len() as u32;
+    let (mut from, mut to) = (&mut *keys, &mut *spare);
+    let mut swapped = false;
+    for (d, starts) in starts.iter_mut().enumerate() {
+        if starts.contains(&count) {
+            // All have the same digit here.
+            continue;
+        }
+        let mut sum = 0;
+        for start in starts.iter_mut() {
+            (*start, sum) = (sum, sum + *start);
+        }
+        for &key in from.iter() {
+            let start = &mut starts[digit(key, d)];
+            if let Some(place) = to.get_mut(*start as usize) {
+                *place = key;
+            }
+            *start += 1;
+        }
+        (from, to) = (to, from);
+        swapped = !swapped;
+    }
+    if swapped {
+        keys.copy_from_slice(&spare[..keys.len()]);
     }
 }
 
@@ -108,8 +162,9 @@ impl Task<'_> {
         let count = self.axes.outer * self.axes.inner;
         if count < step.pool.threads() && self.axes.along >= LONG {
             for row in 0..count {
-                let mut keys = self.keys(row, 0..self.axes.along, &key)?;
-                let mut spare = self.keys(row, 0..self.axes.along, &key)?;
+                let (mut keys, mut spare) = (room(self.axes.along)?, room(self.axes.along)?);
+                self.keys(row, &key, &mut keys);
+                spare.resize(keys.len(), K::default());
                 let sorted = sort_long(step, &mut keys, &mut spare);
                 self.store(row, sorted);
             }
@@ -117,31 +172,29 @@ impl Task<'_> {
         }
         let failed = FirstError::default();
         step.pool.run_ranges(count, (GRAIN / self.axes.along).max(1), &|range| {
-            for row in range {
-                failed.note(self.keys(row, 0..self.axes.along, &key).map(|mut keys| {
-                    keys.sort_unstable();
+            failed.note(room(self.axes.along).and_then(|mut keys| {
+                let mut spare = room(self.axes.along)?;
+                spare.resize(self.axes.along, K::default());
+                for row in range {
+                    self.keys(row, &key, &mut keys);
+                    K::sort(&mut keys, &mut spare);
                     self.store(row, &keys);
-                }));
-            }
+                }
+                Ok(())
+            }));
         });
         failed.done()
     }
 
-    /// The keys of a part of a row.
-    fn keys<T: Copy, K: Key>(&self, row: usize, part: Range<usize>, key: impl Fn(T, u32) -> K) -> Result<Vec<K>> {
+    /// The keys of a row.
+    fn keys<T: Copy, K: Key>(&self, row: usize, key: impl Fn(T, u32) -> K, keys: &mut Vec<K>) {
         let (outer, inner) = (row / self.axes.inner, row % self.axes.inner);
-        let mut keys = Vec::new();
-        keys.try_reserve_exact(part.len()).map_err(|_| Error::OutOfMemory {
-            device: "cpu".to_owned(),
-            bytes: (part.len() * size_of::<K>()) as u64,
-            hint: "Sorting needs working memory. Free tensors, or sort a part at a time",
-        })?;
-        keys.extend(part.map(|i| {
+        keys.clear();
+        keys.extend((0..self.axes.along).map(|i| {
             // SAFETY: the source was bound for these axes.
             let value: T = unsafe { read(self.source, offset(self.source.strides, [outer, i, inner])) };
             key(value, i as u32)
         }));
-        Ok(keys)
     }
 
     fn store<K: Key>(&self, row: usize, keys: &[K]) {
@@ -154,12 +207,31 @@ impl Task<'_> {
     }
 }
 
+/// Room for `count` keys.
+fn room<K>(count: usize) -> Result<Vec<K>> {
+    let mut keys = Vec::new();
+    keys.try_reserve_exact(count).map_err(|_| Error::OutOfMemory {
+        device: "cpu".to_owned(),
+        bytes: (count * size_of::<K>()) as u64,
+        hint: "Sorting needs working memory. Free tensors, or sort a part at a time",
+    })?;
+    Ok(keys)
+}
+
 /// Sorts a long row by all threads: pieces, which are then merged in pairs from one buffer into the other. Keys differ from
 /// one another, so that there is one result.
 fn sort_long<'a, K: Key>(step: &StepRun<'_>, keys: &'a mut [K], spare: &'a mut [K]) -> &'a [K] {
     let pieces = step.pool.threads().next_power_of_two();
     let mut size = keys.len().div_ceil(pieces);
-    each_piece(step, keys, size, |_, piece| piece.sort_unstable());
+    {
+        let pieces: Vec<_> = keys.chunks_mut(size).zip(spare.chunks_mut(size)).map(std::sync::Mutex::new).collect();
+        step.pool.run(pieces.len(), &|i| {
+            if let Ok(mut piece) = pieces[i].lock() {
+                let (keys, spare) = &mut *piece;
+                K::sort(keys, spare);
+            }
+        });
+    }
     let (mut from, mut to) = (keys, spare);
     while size < from.len() {
         let sorted = &*from;

@@ -106,6 +106,17 @@ pub(crate) struct Nest<'a> {
     pub scalars: &'a [Scalar],
 }
 
+impl<'a> Nest<'a> {
+    /// The operand that the expression is, if it is one unchanged that lies in memory as it is computed with.
+    pub fn plain(&self) -> Option<(&'a Load, Bound<'a>)> {
+        let ([Code { op: Op::Copy, .. }], [load]) = (self.block.code.as_slice(), self.block.loads.as_slice()) else {
+            return None;
+        };
+        let bound = *self.operands.get(usize::from(load.operand))?;
+        (load.input.is_some() && bound.aligned && load.class.is_stored_as(load.dtype)).then_some((load, bound))
+    }
+}
+
 /// A thread's state while it walks a nest.
 pub(crate) struct Walker<'a> {
     nest: &'a Nest<'a>,
@@ -259,27 +270,22 @@ impl<'a> Walker<'a> {
 
     /// Where elements `at..at + n` lie in memory, if the expression is one operand unchanged that has them in order.
     pub fn in_place(&self, at: usize, n: usize) -> Option<*const u8> {
-        let ([Code { op: Op::Copy, .. }], [load]) = (self.nest.block.code.as_slice(), self.nest.block.loads.as_slice())
-        else {
-            return None;
-        };
-        let bound = self.bound(load).ok()?;
-        if load.input.is_none() || !bound.aligned || !load.class.is_stored_as(load.dtype) {
-            return None;
-        }
+        let (load, bound) = self.nest.plain()?;
         let inner = self.nest.sizes.len().checked_sub(1)?;
-        let offset = match load.layout {
-            Layout::Linear if self.linear => at as i64,
+        match load.layout {
+            Layout::Linear if self.linear => Some(bound.at.wrapping_add(at * load.dtype.size_in_bytes())),
             Layout::Strided if bound.strides[inner] == 1 => {
-                let index = self.position(at);
-                if index[inner] + n > self.nest.sizes[inner] as usize {
-                    return None;
-                }
-                dot(&index, bound.strides)
+                let width = self.nest.sizes[inner] as usize;
+                (at % width + n <= width).then(|| self.address(&bound, at))
             }
-            _ => return None,
-        };
-        Some(bound.at.wrapping_offset(offset as isize * load.dtype.size_in_bytes() as isize))
+            _ => None,
+        }
+    }
+
+    /// Where element `at` of a [plain](Nest::plain) operand lies.
+    pub fn address(&self, bound: &Bound<'_>, at: usize) -> *const u8 {
+        let offset = dot(&self.position(at), bound.strides);
+        bound.at.wrapping_offset(offset as isize * self.nest.block.class.size() as isize)
     }
 
     /// Makes a load's place hold its elements: points at them where they lie in order, else copies.
@@ -294,7 +300,8 @@ impl<'a> Walker<'a> {
             if load.class.is_stored_as(load.dtype) {
                 self.places[place] = from;
                 if self.ahead {
-                    prefetch(from, n * load.class.size());
+                    let bytes = n * load.class.size();
+                    prefetch(from.wrapping_add(bytes), bytes);
                 }
             } else {
                 let out = self.register(place);
@@ -391,14 +398,14 @@ impl<'a> Walker<'a> {
 /// Elements of a nest that are more than the caches hold.
 const LARGE: usize = 256 << 10;
 
-/// Asks for the `bytes` bytes that follow `bytes` bytes at `from`.
+/// Asks for the `bytes` bytes at `from`.
 #[inline(always)]
-fn prefetch(from: *const u8, bytes: usize) {
+pub(crate) fn prefetch(from: *const u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in (0..bytes).step_by(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: every x86-64 processor has the instruction, and an address that is not there is ignored.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(bytes + line).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (from, bytes);
@@ -617,7 +624,7 @@ impl Walker<'_> {
         if layout == Layout::Linear {
             let out = output.at.wrapping_add(at * element);
             if self.ahead {
-                prefetch(out, n * element);
+                prefetch(out.wrapping_add(n * element), n * element);
             }
             // SAFETY: `bind` checked the output's nest against its buffer; the rest is the caller's.
             unsafe {

@@ -27,6 +27,8 @@ multiversion! {
     pub fn dot(a: &[f32], b: &[f32]) -> f32 = dot_body;
     /// y_i += a * x_i over the shorter length.
     pub fn axpy(a: f32, x: &[f32], y: &mut [f32]) = axpy_body;
+    /// total_i += x_i, and x_i becomes 0.
+    pub(crate) fn carry(x: &mut [f32], total: &mut [f64]) = carry_body;
     /// The sum, in 32 separate lanes: more exact than one running sum.
     pub fn sum(x: &[f32]) -> f32 = sum_body;
     /// The largest value; NaN if there is one; negative infinity for an empty slice.
@@ -50,6 +52,14 @@ pub(crate) fn dot_body<const FMA: bool>(a: &[f32], b: &[f32]) -> f32 {
         total = fma::<FMA>(*a, *b, total);
     }
     total
+}
+
+#[inline(always)]
+fn carry_body<const FMA: bool>(x: &mut [f32], total: &mut [f64]) {
+    for (x, total) in x.iter_mut().zip(total) {
+        *total += f64::from(*x);
+        *x = 0.0;
+    }
 }
 
 #[inline(always)]

@@ -24,6 +24,10 @@ const MAX_PLANS: usize = 256;
 /// Plans of one structure whose layout classes differ.
 const MAX_VARIANTS: usize = 8;
 
+/// Nodes made before the pending list is looked through for the first time. A list that were looked through late would
+/// hold on to the memory of nodes that are gone, and every new node would take memory that is in no cache.
+const LOOK: usize = 256;
+
 /// How an engine works; the defaults come from the environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
@@ -136,7 +140,7 @@ impl Engine {
             pending: Mutex::new(Pending {
                 nodes: Vec::new(),
                 bytes: 0,
-                full_nodes: options.max_pending,
+                full_nodes: options.max_pending.min(LOOK),
                 full_bytes: options.max_pending_bytes,
             }),
             decomposed: AtomicU64::new(0),
@@ -191,12 +195,12 @@ impl Engine {
         edges: Edges,
         scalars: SmallVec<[Scalar; 2]>,
     ) -> Result<Arc<Node>> {
-        self.node_with(op, dtype, shape, edges, scalars, None)
+        self.clone().into_node(op, dtype, shape, edges, scalars, None)
     }
 
-    /// A node with a user's kernel; see [`Engine::node`].
-    pub(crate) fn node_with(
-        self: &Arc<Self>,
+    /// [`Engine::node`], perhaps with a user's kernel, by a handle of the engine that the node may keep.
+    pub(crate) fn into_node(
+        self: Arc<Self>,
         op: Op,
         dtype: DType,
         shape: Shape,
@@ -209,33 +213,35 @@ impl Engine {
             return Err(Error::op(op.name(), format!("{rank} axes are more than a tensor may have, {MAX_RANK}")));
         }
         // Addresses are signed, and bytes too.
-        let fits = |dtype: DType, shape: &Shape| {
+        let fits = |shape: &Shape| {
             let bytes = dtype.size_in_bytes().checked_mul(shape.elem_count());
-            shape.contains(&0) || bytes.is_some_and(|b| b < isize::MAX as usize)
+            bytes.is_some_and(|b| b < isize::MAX as usize)
         };
-        if let Some(shape) = edges.iter().map(|e| &e.view.shape).chain([&shape]).find(|s| !fits(dtype, s)) {
+        let others = edges.iter().map(|e| &e.view.shape).filter(|&s| *s != shape);
+        if let Some(shape) = others.chain([&shape]).find(|s| !fits(s)) {
             return Err(Error::op(op.name(), format!("{shape:?} of {dtype} is more than can be addressed")));
         }
+        let (number, id) = (self.made.fetch_add(1, Ordering::Relaxed), self.id);
         let node = Arc::new(Node {
-            engine: self.clone(),
+            engine: self,
             op,
             dtype,
             shape,
             scalars,
             custom,
             mark: AtomicU64::new(0),
-            number: self.made.fetch_add(1, Ordering::Relaxed),
-            state: Locked::new(self.id, State { edges, buffer: None, fused: false, lost: None }),
+            number,
+            state: Locked::new(id, State { edges, buffer: None, fused: false, lost: None }),
         });
         let full = {
-            let mut pending = self.pending.lock();
+            let mut pending = node.engine.pending.lock();
             pending.nodes.push(Arc::downgrade(&node));
             pending.bytes = pending.bytes.saturating_add(node.bytes());
             pending.nodes.len() >= pending.full_nodes || pending.bytes > pending.full_bytes
         };
         if full {
             // An error here comes up again when the value is read.
-            let _ = self.flush();
+            let _ = node.engine.flush();
         }
         Ok(node)
     }
@@ -331,9 +337,10 @@ impl Engine {
         let (max_nodes, max_bytes) = (self.options.max_pending, self.options.max_pending_bytes);
         let (alive, bytes) = self.waiting(&list);
         if alive.len() < max_nodes && bytes <= max_bytes {
-            // Most were read, or are gone. The room is never so small that the list would be looked through all the time.
-            let room = ((max_nodes - alive.len()).max(max_nodes / 8), (max_bytes - bytes).max(max_bytes / 8));
-            self.wait_on(alive, bytes, room);
+            // Some were read, or are gone. The room is never so small that the list would be looked through all the time,
+            // nor so large that it would grow much beyond what is alive.
+            let room = (max_nodes - alive.len()).max(max_nodes / 8).min(alive.len().max(LOOK));
+            self.wait_on(alive, bytes, (room, (max_bytes - bytes).max(max_bytes / 8)));
             return Ok(());
         }
         // Tips: nodes that no other pending node reads. Other references are dropped at once, since planning keeps what
@@ -372,17 +379,20 @@ impl Engine {
     /// Starts the computation of the nodes that are not there yet. Returns when the work is submitted, not when it is
     /// done. Values of other devices are fetched first, which waits for them.
     pub fn realize<'a>(self: &'a Arc<Self>, roots: &'a [Arc<Node>]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            loop {
-                let transfers = self.realize_here(roots)?;
-                if transfers.is_empty() {
-                    return Ok(());
-                }
-                for node in transfers {
-                    self.fetch(&node).await?;
-                }
+        Box::pin(self.realize_now(roots))
+    }
+
+    /// [`Engine::realize`], in place.
+    async fn realize_now(self: &Arc<Self>, roots: &[Arc<Node>]) -> Result<()> {
+        loop {
+            let transfers = self.realize_here(roots)?;
+            if transfers.is_empty() {
+                return Ok(());
             }
-        })
+            for node in transfers {
+                self.fetch(&node).await?;
+            }
+        }
     }
 
     /// Like [`Engine::realize`], without waiting: false where values of other devices must be fetched first.
@@ -426,7 +436,7 @@ impl Engine {
             if let Some(buffer) = self.buffer(node) {
                 return Ok(buffer);
             }
-            self.realize(std::slice::from_ref(node)).await?;
+            self.realize_now(std::slice::from_ref(node)).await?;
         }
     }
 

@@ -30,12 +30,14 @@ impl<T> Locked<T> {
         Self { id, value: UnsafeCell::new(value) }
     }
 
+    #[inline]
     pub(crate) fn get<'a>(&'a self, token: &'a Token) -> &'a T {
         assert_eq!(token.id, self.id, "a node was read under another device's lock");
         // SAFETY: the shared borrow of the only token with this id excludes `get_mut` for its lifetime.
         unsafe { &*self.value.get() }
     }
 
+    #[inline]
     pub(crate) fn get_mut<'a>(&'a self, token: &'a mut Token) -> &'a mut T {
         assert_eq!(token.id, self.id, "a node was written under another device's lock");
         // SAFETY: the exclusive borrow of the only token with this id excludes every other access for its lifetime.
@@ -43,6 +45,7 @@ impl<T> Locked<T> {
     }
 
     /// Without the lock, for whoever owns the cell alone (a destructor).
+    #[inline]
     pub(crate) fn owned(&mut self) -> &mut T {
         self.value.get_mut()
     }

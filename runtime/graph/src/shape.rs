@@ -7,8 +7,38 @@ use smallvec::SmallVec;
 pub const MAX_RANK: usize = 8;
 
 /// The sizes of a tensor's axes, outermost first. A scalar has none.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Eq, Hash, Default)]
+#[allow(clippy::derived_hash_with_manual_eq, reason = "both go by the sizes")]
 pub struct Shape(SmallVec<[usize; 4]>);
+
+impl PartialEq for Shape {
+    /// Without a call, since there are few sizes: every operation compares some.
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(|(a, b)| a == b)
+    }
+}
+
+impl Clone for Shape {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self(copied(&self.0))
+    }
+}
+
+/// A copy of sizes or strides, which every operation makes several of. `SmallVec`'s own goes element by element.
+#[inline]
+pub(crate) fn copied<T: Copy + Default>(from: &[T]) -> SmallVec<[T; 4]> {
+    let none = T::default();
+    match *from {
+        [] => SmallVec::new(),
+        [a] => SmallVec::from_buf_and_len([a, none, none, none], 1),
+        [a, b] => SmallVec::from_buf_and_len([a, b, none, none], 2),
+        [a, b, c] => SmallVec::from_buf_and_len([a, b, c, none], 3),
+        [a, b, c, d] => SmallVec::from_buf([a, b, c, d]),
+        _ => SmallVec::from_slice(from),
+    }
+}
 
 impl Shape {
     /// A shape of these sizes.
@@ -17,23 +47,29 @@ impl Shape {
     }
 
     /// Sizes, outermost first.
+    #[inline]
     pub fn dims(&self) -> &[usize] {
         &self.0
     }
 
     /// Number of axes.
+    #[inline]
     pub fn rank(&self) -> usize {
         self.0.len()
     }
 
     /// Number of elements; saturates instead of overflowing, so that size checks hold.
+    #[inline]
     pub fn elem_count(&self) -> usize {
         self.0.iter().fold(1usize, |n, &d| n.saturating_mul(d))
     }
 
     /// Strides of the row-major layout, in elements.
     pub fn contiguous_strides(&self) -> SmallVec<[isize; 4]> {
-        let mut strides: SmallVec<[isize; 4]> = smallvec::smallvec![1; self.rank()];
+        let mut strides: SmallVec<[isize; 4]> = match self.rank() {
+            rank @ 0..=4 => SmallVec::from_buf_and_len([1; 4], rank),
+            rank => SmallVec::from_elem(1, rank),
+        };
         let mut step = 1isize;
         for (stride, &dim) in strides.iter_mut().zip(&self.0).rev() {
             *stride = step;
@@ -171,6 +207,7 @@ tuples! {
 
 impl std::ops::Deref for Shape {
     type Target = [usize];
+    #[inline]
     fn deref(&self) -> &[usize] {
         &self.0
     }

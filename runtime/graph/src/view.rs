@@ -1,7 +1,7 @@
 //! Views: an affine map from an index to a place in a value's storage. Transposing, slicing, flipping and broadcasting
 //! only make another view; no kernel runs for them.
 
-use crate::Shape;
+use crate::{Shape, shape::copied};
 use smallvec::SmallVec;
 
 /// Signed strides in elements, one an axis.
@@ -9,7 +9,7 @@ pub type Strides = SmallVec<[isize; 4]>;
 
 /// An affine window onto a value: element `index` lies at `offset + sum(index[a] * strides[a])` of the value's
 /// contiguous storage. Broadcast axes have stride 0, flipped ones a negative stride.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 pub struct View {
     /// Place of the first element, in elements.
     pub offset: usize,
@@ -19,14 +19,23 @@ pub struct View {
     pub strides: Strides,
 }
 
+impl Clone for View {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self { offset: self.offset, shape: self.shape.clone(), strides: copied(&self.strides) }
+    }
+}
+
 impl View {
     /// The whole of a contiguous value.
+    #[inline]
     pub fn contiguous(shape: Shape) -> Self {
         let strides = shape.contiguous_strides();
         Self { offset: 0, shape, strides }
     }
 
     /// Whether elements follow one another in row-major order (axes of size 1 may have any stride).
+    #[inline]
     pub fn is_dense(&self) -> bool {
         let mut step = 1isize;
         for (&dim, &stride) in self.shape.iter().zip(&self.strides).rev() {
@@ -40,6 +49,7 @@ impl View {
     }
 
     /// Whether this is the whole of a value of `elements` elements, in order.
+    #[inline]
     pub fn is_whole(&self, elements: usize) -> bool {
         self.offset == 0 && self.shape.elem_count() == elements && self.is_dense()
     }

@@ -16,6 +16,11 @@ impl Wake for Unpark {
     }
 }
 
+thread_local! {
+    /// One for all the thread's waits: a wake that comes late only makes the next wait look once more.
+    static WAKER: Waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+}
+
 /// Runs a future to its end. In a browser only futures that need not wait (those of the CPU) can be run this way; any other
 /// gives [`Error::WouldBlock`].
 pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
@@ -29,13 +34,19 @@ pub(crate) fn block_on_named<T>(
     instead: &'static str,
 ) -> Result<T> {
     let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(result) => return result,
-            Poll::Pending if cfg!(target_arch = "wasm32") => return Err(Error::WouldBlock { call, instead }),
-            Poll::Pending => std::thread::park(),
+    let mut wait = |waker: &Waker| {
+        let mut context = Context::from_waker(waker);
+        loop {
+            match future.as_mut().poll(&mut context) {
+                Poll::Ready(result) => return result,
+                Poll::Pending if cfg!(target_arch = "wasm32") => return Err(Error::WouldBlock { call, instead }),
+                Poll::Pending => std::thread::park(),
+            }
         }
+    };
+    // While a thread ends, its own waker may be gone.
+    match WAKER.try_with(Clone::clone) {
+        Ok(waker) => wait(&waker),
+        Err(_) => wait(&Waker::from(Arc::new(Unpark(std::thread::current())))),
     }
 }

@@ -25,5 +25,5 @@ pub fn custom(custom: &Arc<Custom>, edges: &[Edge], scalars: &[f64], dtype: DTyp
     let dtypes: Vec<DType> = edges.iter().map(|e| e.node.dtype).collect();
     engine.backend().check_custom(custom, &dtypes, dtype)?;
     let scalars = scalars.iter().map(|&v| Scalar::F(v)).collect();
-    engine.node_with(Op::Custom, dtype, shape, edges.iter().cloned().collect(), scalars, Some(custom.clone()))
+    engine.clone().into_node(Op::Custom, dtype, shape, edges.iter().cloned().collect(), scalars, Some(custom.clone()))
 }

@@ -28,7 +28,7 @@ pub fn unary(op: UnaryOp, x: Edge) -> Result<Arc<Node>> {
 fn map(op: MapOp, dtype: DType, edges: crate::Edges, scalars: SmallVec<[Scalar; 2]>) -> Result<Arc<Node>> {
     let engine = edges[0].node.engine.clone();
     let shape = edges[0].view.shape.clone();
-    engine.node(Op::Map(op), dtype, shape, edges, scalars)
+    engine.into_node(Op::Map(op), dtype, shape, edges, scalars, None)
 }
 
 /// Both operands, broadcast to one shape; they must have one dtype.

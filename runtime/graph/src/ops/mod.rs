@@ -23,6 +23,7 @@ use crate::{Edge, Engine, Error, Result};
 use std::sync::Arc;
 
 /// The one engine of all operands.
+#[inline]
 fn same_engine<'a>(op: &'static str, edges: &[&'a Edge]) -> Result<&'a Arc<Engine>> {
     let first = &edges[0].node.engine;
     match edges.iter().find(|e| e.node.engine.id() != first.id()) {
@@ -39,6 +40,7 @@ fn same_engine<'a>(op: &'static str, edges: &[&'a Edge]) -> Result<&'a Arc<Engin
 }
 
 /// Packed weights are for products, gathers and dequantization only.
+#[inline]
 fn refuse_packed(op: &'static str, edges: &[&Edge]) -> Result<()> {
     match edges.iter().find(|e| e.node.dtype.is_quantized()) {
         None => Ok(()),

@@ -7,7 +7,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
-use tallow_graph::Edge;
+use tallow_graph::{Edge, Node};
 
 /// Names a tensor among all: clones have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,25 +54,26 @@ impl Keep {
 /// An operand as an operation reads it: the value as it is now, and its tape.
 pub(crate) struct Input<'a> {
     tensor: &'a Tensor,
-    edge: Edge,
+    node: Arc<Node>,
     tape: Option<Arc<TapeNode>>,
 }
 
 impl<'a> Input<'a> {
-    pub(crate) fn new(tensor: &'a Tensor, edge: Edge, tape: Option<Arc<TapeNode>>) -> Self {
+    /// `node`: the tensor's value, as it is now.
+    pub(crate) fn new(tensor: &'a Tensor, node: Arc<Node>, tape: Option<Arc<TapeNode>>) -> Self {
         // Integers have no gradient; a variable may be one.
-        let tape = tape.filter(|_| edge.node.dtype().is_float());
-        Self { tensor, edge, tape }
+        let tape = tape.filter(|_| node.dtype().is_float());
+        Self { tensor, node, tape }
     }
 
     /// The operand for a graph node.
     pub(crate) fn edge(&self) -> Edge {
-        self.edge.clone()
+        Edge { node: self.node.clone(), view: self.tensor.layout().clone() }
     }
 
     /// Its dtype.
     pub(crate) fn dtype(&self) -> DType {
-        self.edge.node.dtype()
+        self.node.dtype()
     }
 
     /// Its tape.
@@ -84,10 +85,10 @@ impl<'a> Input<'a> {
     pub(crate) fn on_tape(&self, kept: bool) -> TapeInput {
         TapeInput {
             tape: self.tape.clone(),
-            shape: self.edge.view.shape.clone(),
+            shape: self.tensor.shape().clone(),
             dtype: self.dtype(),
             device: self.tensor.device().clone(),
-            value: kept.then(|| self.edge.clone()),
+            value: kept.then(|| self.edge()),
         }
     }
 }

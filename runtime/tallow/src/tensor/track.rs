@@ -68,9 +68,9 @@ impl Tensor {
             _ if !autograd::enabled() => None,
             _ => self.tape_of(&version),
         };
-        let edge = Edge { node: version.node.clone(), view: self.view.clone() };
+        let node = version.node.clone();
         drop(version);
-        Input::new(self, edge, tape)
+        Input::new(self, node, tape)
     }
 
     /// The tape, whether recording is on or off.
