@@ -135,7 +135,7 @@ pub fn implementations(kernel: &Kernel, words: &[i64], target: &Target) -> Small
     };
     // Scratch memory is one binding more, where the kernel can do without.
     if matches!(kernel, Kernel::Contract(_) | Kernel::Attention(_)) {
-        all.retain(|way| way.scratch == 0 || inputs + outputs + 1 <= target.max_storage_buffers as usize);
+        all.retain(|way| way.scratch == 0 || inputs + outputs < target.max_storage_buffers as usize);
     }
     all
 }
