@@ -18,6 +18,8 @@ pub enum Command {
     Bench(BenchOptions),
     /// Measure how cost grows.
     BenchGrowth(GrowthOptions),
+    /// Measure a GPU, with these arguments.
+    BenchGpu(Vec<String>),
 }
 
 /// The options of `cargo xtask test`.
@@ -45,6 +47,7 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
             }
             Ok(Command::BenchGrowth(growth::parse(&rest[1..])?))
         }
+        "bench" if rest.first().is_some_and(|group| group == "gpu") => Ok(Command::BenchGpu(rest[1..].to_vec())),
         "bench" => Ok(bench::parse(rest)?.map_or(Command::Help, Command::Bench)),
         other => Err(format!("there is no command `{other}`")),
     }
@@ -86,6 +89,10 @@ usage: cargo xtask test [PART]... [--full] [--no-install]
        cargo xtask ops
        cargo xtask bench [GROUP]... [--peers] [--device D] [--case TEXT] [--threads N] [--seconds S] [--no-page]
        cargo xtask bench growth [--device D] [--no-page]
+       cargo xtask bench gpu [--minutes M] [--device wgpu:N] [--small] [--out FILE]
+
+`bench gpu` builds the program that measures a GPU, each kernel as a share of what the GPU can, lays it beside the Vulkan
+loader in target/bench/gpu, so that the folder can be taken to another machine, and runs it here for M minutes (8).
 
 `ops` tries every operation for every dtype on every device, checks gradients, and writes docs/ops.md; the tests fail where
 that page is stale.

@@ -4,6 +4,7 @@
 mod args;
 mod artifacts;
 mod bench;
+mod bench_gpu;
 mod context;
 mod lockfile;
 mod model;
@@ -43,6 +44,12 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error),
         },
+        Ok(Command::BenchGpu(arguments)) => {
+            match Context::new(false, true).and_then(|context| bench_gpu::run(&context, &arguments)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(&error),
+            }
+        }
         Ok(Command::Bench(options)) => {
             match Context::new(false, true).and_then(|context| bench::run(&context, &options)) {
                 Ok(()) => ExitCode::SUCCESS,
