@@ -12,8 +12,6 @@ pub struct Ceilings {
     pub copy: f64,
     /// f32 operations; a fused multiply-add is two.
     pub f32: f64,
-    /// f16 operations, where the device has them.
-    pub f16: Option<f64>,
     /// 8-bit operations, where dot products of packed integers are there; four products and four sums are eight.
     pub int8: Option<f64>,
 }
@@ -104,10 +102,10 @@ pub fn measure(clock: &Clock, report: &mut Report) -> Result<Ceilings> {
         Unit::Flops,
         peak(clock, FMA, start, fma, &[("${HEAD}", ""), ("${T}", "f32")], 8.0)?,
     );
-    let mut f16 = None;
+    // For the reader only: products of f16 are summed in f32.
     if has("shader-f16") {
         let replace = [("${HEAD}", "enable f16;"), ("${T}", "f16")];
-        f16 = rate("fused multiply-add, f16", Unit::Flops, peak(clock, FMA, start, fma, &replace, 8.0)?);
+        rate("fused multiply-add, f16", Unit::Flops, peak(clock, FMA, start, fma, &replace, 8.0)?);
     }
     let mut int8 = None;
     if has("packed_4x8_integer_dot_product") {
@@ -115,5 +113,5 @@ pub fn measure(clock: &Clock, report: &mut Report) -> Result<Ceilings> {
         let dot = |j: usize| format!("        a{j} = a{j} + dot4I8Packed(x, bitcast<u32>(a{j}));\n");
         int8 = rate("dot product of packed 8-bit integers", Unit::Ops, peak(clock, DOT, start, dot, &[], 8.0)?);
     }
-    Ok(Ceilings { copy, f32: f32.unwrap_or(f64::NAN), f16, int8 })
+    Ok(Ceilings { copy, f32: f32.unwrap_or(f64::NAN), int8 })
 }
