@@ -30,7 +30,7 @@ const ROWS: &[(&str, Function, &[f32], &[f32])] = &[
     ("prod with two", |x| x.prod(0), &[0., 2., 0.], &[0., 0., 0.]),
     ("max of equal elements", |x| x.max(0), &[1., 3., 3.], &[0., 1., 0.]),
     ("max_all of equal elements", |x| x.max_all(), &[1., 3., 3.], &[0., 0.5, 0.5]),
-    ("maximum of equal elements", |x| x.maximum(&x.detach()), &[1., 3.], &[0.5, 0.5]),
+    ("maximum of equal elements", |x| x.maximum(x.detach()), &[1., 3.], &[0.5, 0.5]),
     ("sigmoid far out", |x| x.sigmoid(), &[-1e30, -200., 200., 1e30], &[0.; 4]),
     ("silu far out", |x| x.silu(), &[-1e30, -200., 200., 1e30], &[0., 0., 1., 1.]),
     ("gelu far out", |x| x.gelu(), &[-1e10, -200., 200., 1e10], &[0., 0., 1., 1.]),

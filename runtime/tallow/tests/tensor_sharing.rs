@@ -101,7 +101,7 @@ const OPERATIONS: &[(&str, Operation)] = &[
     ("einsum, a diagonal", |x| Tensor::einsum("iijk->ijk", &[x])),
     ("index_select, all", |x| x.index_select(&Tensor::new([0u32, 1, 2], CPU)?, 3)),
     ("i, positions", |x| x.i(([0u32], ..))),
-    ("slice_assign of nothing", |x| x.slice_assign(&[0..0], &x.narrow(0, 0, 0)?)),
+    ("slice_assign of nothing", |x| x.slice_assign(&[..0], &x.narrow(0, 0, 0)?)),
     ("slice_scatter", |x| x.slice_scatter(&x.zeros_like()?.narrow(3, 0, 1)?, 3, 0)),
     ("where_cond", |x| x.ge(f64::NEG_INFINITY)?.where_cond(x, x)),
     ("interpolate2d, the same", |x| x.interpolate2d(2, 3)),

@@ -32,6 +32,7 @@ pub(super) struct Job<'a, T> {
     /// Patches are packed along the taps, not along the positions.
     pub by_taps: bool,
     /// Positions lie in the input as in the output, one after the other, and the processor has vectors with masks.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only AVX-512 has such loads"))]
     pub masked: bool,
     pub planes: Planes<T>,
     pub filter: Source<T>,

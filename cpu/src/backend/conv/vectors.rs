@@ -194,6 +194,7 @@ unsafe fn gather_rows_body<S: Simd>(from: *const u8, to: *mut u8, places: &[usiz
 }
 
 /// A sample's part of a row of a panel, where the positions lie in memory as the output's do.
+#[cfg(target_arch = "x86_64")]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Segment {
     /// Where column 0 of the panel would read, if it were this sample's.

@@ -19,7 +19,7 @@ const FORMAT: &str = "npz";
 /// What an array's name has behind it in the archive.
 const SUFFIX: &str = ".npy";
 /// From here on sizes take the format's 64-bit fields.
-const LARGE: usize = 0xFFFF_FFFF;
+const LARGE: u64 = 0xFFFF_FFFF;
 
 fn bad(message: impl Into<String>) -> Error {
     Error::format(FORMAT, message)
@@ -185,7 +185,7 @@ pub(super) async fn put<W: Write + Seek, S: AsRef<str>, T: AsRef<Tensor>>(out: W
         let bytes = to_bytes_async(tensor.as_ref()).await?;
         let name = name.as_ref();
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
-        let entry = archive.start_file(format!("{name}{SUFFIX}"), options.large_file(bytes.len() >= LARGE));
+        let entry = archive.start_file(format!("{name}{SUFFIX}"), options.large_file(bytes.len() as u64 >= LARGE));
         entry.map_err(|e| failed(name, e))?;
         archive.write_all(&bytes)?;
     }
