@@ -3,7 +3,7 @@
 //!
 //! For each block of keys: scores into a small buffer, their running maximum m and sum l of each query row, and
 //! `out = out * e^(m_old - m) + p v`. At the end `out /= l`. Few rows (decoding) read keys and values as they lie, see
-//! [`few`]; many go through packed panels, see [`panels`].
+//! `few`; many go through packed panels, see `panels`.
 
 mod few;
 mod panels;

@@ -34,7 +34,7 @@ pub struct SampledToken {
 }
 
 impl SampledToken {
-    /// The id, U32 [1], on the device. It is 0 where no choice could be made.
+    /// The id, U32 `[1]`, on the device. It is 0 where no choice could be made.
     pub fn tensor(&self) -> &Tensor {
         &self.id
     }
