@@ -2,8 +2,7 @@
 //! checks a header completely, and then hands out slices of the file.
 //!
 //! Files are hostile: every count, length and offset is checked before it is used, memory is never reserved on a
-//! file's word, and each failure is an [`Error::Format`] that says what was wrong and at
-//! which byte.
+//! file's word, and each failure is an [`Error::Format`] that says what was wrong and at which byte.
 
 pub mod gguf;
 pub mod npy;
