@@ -57,6 +57,7 @@ impl Bench {
             implementation: 0,
             inputs: (0..n).collect(),
             outputs: (n..n + outputs.len() as u32).collect(),
+            in_place: false,
             scratch: None,
             after: SmallVec::new(),
         };

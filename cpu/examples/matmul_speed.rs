@@ -97,6 +97,7 @@ fn time(backend: &CpuBackend, case: &Case) -> Result<()> {
         implementation: 0,
         inputs: smallvec![0, 1],
         outputs: smallvec![2],
+        in_place: false,
         scratch: None,
         after: SmallVec::new(),
     };

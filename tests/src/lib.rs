@@ -24,16 +24,6 @@ pub fn devices() -> Vec<Candidate> {
     found
 }
 
-/// [`devices`] that no other test uses at the same time, for tests of faults: whoever reads next on a device is told of one.
-pub fn own_devices() -> Vec<Candidate> {
-    let mut found = devices();
-    for candidate in found.iter_mut().filter(|candidate| candidate.name == "cpu") {
-        let backend = tallow_cpu::CpuBackend::new().expect("the CPU is there");
-        candidate.device = Device::from_backend(Arc::new(backend));
-    }
-    found
-}
-
 /// One device by name; `None`, with a line that says so, where it is absent. `wgpu:pieces` is a GPU that is opened with
 /// bindings of [`SMALL_BINDING`] bytes at most, so that larger tensors are computed in pieces.
 pub fn device(name: &str) -> Option<Candidate> {

@@ -5,7 +5,7 @@ use tallow_graph::{DType, Error, Result};
 
 use super::class::{Class, Num, with_class};
 use super::memory::Mem;
-use super::step::Fault;
+use super::step::FirstFault;
 use super::walk::{Bound, Words, bind};
 
 /// Most ids that are read at a time.
@@ -77,7 +77,7 @@ pub(crate) struct Ids<'a> {
     pub dtype: DType,
     /// Ids below this are in range.
     pub rows: usize,
-    pub fault: &'a Fault,
+    pub fault: &'a FirstFault,
     /// The operation, for the message.
     pub op: &'static str,
 }

@@ -39,20 +39,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 use tallow_graph::{
-    Backend, BoxFuture, Buffer, Counters, DType, Error, HostBytes, Implementation, Info, Kernel, Prepared, Program,
-    Result, Run, kernel::Custom,
+    Backend, BoxFuture, Buffer, Counters, DType, Error, Fault, HostBytes, Implementation, Info, Kernel, Prepared,
+    Program, Result, Run, kernel::Custom,
 };
 
 use crate::{Isa, Pool};
 use memory::{CpuBuffer, Mem, Memory};
-use step::{Fault, StepRun};
+use step::{FirstFault, StepRun};
 
 /// This machine's processor as a device.
 pub struct CpuBackend {
     info: Info,
     memory: Arc<Memory>,
     pool: PoolHandle,
-    fault: Fault,
     dispatches: AtomicU64,
     submits: AtomicU64,
     prepared: AtomicU64,
@@ -108,7 +107,6 @@ impl CpuBackend {
             info,
             memory: Memory::new(),
             pool,
-            fault: Fault::default(),
             dispatches: AtomicU64::new(0),
             submits: AtomicU64::new(0),
             prepared: AtomicU64::new(0),
@@ -215,7 +213,7 @@ impl Backend for CpuBackend {
         Ok(Arc::new(CpuPrepared { steps }))
     }
 
-    fn submit(&self, prepared: &dyn Prepared, run: Run<'_>) -> Result<()> {
+    fn submit(&self, prepared: &dyn Prepared, run: Run<'_>) -> Result<Vec<Fault>> {
         let prepared: &CpuPrepared =
             prepared.as_any().downcast_ref().ok_or_else(|| Error::msg("a program of another device"))?;
         let (isa, pool) = (Isa::current()?, self.pool.get());
@@ -227,6 +225,7 @@ impl Backend for CpuBackend {
             let buffer = buffer.ok_or_else(|| Error::msg(format!("a run brings no buffer {number}")))?;
             CpuBuffer::of(buffer).map(CpuBuffer::mem)
         };
+        let (fault, mut faults) = (FirstFault::default(), Vec::new());
         for (i, (step, code)) in run.program.steps.iter().zip(&prepared.steps).enumerate() {
             let inputs: SmallVec<[Mem; 6]> = step.inputs.iter().map(mem).collect::<Result<_>>()?;
             let outputs: SmallVec<[Mem; 2]> = step.outputs.iter().map(mem).collect::<Result<_>>()?;
@@ -235,13 +234,13 @@ impl Backend for CpuBackend {
                 return Err(Error::msg(format!("step {i} ({name}) writes a buffer that it reads")));
             }
             let (words, scalars) = run.data(i);
-            let fault = &self.fault;
-            let data = StepRun { isa, pool, inputs: &inputs, outputs: &outputs, words, scalars, fault };
+            let data = StepRun { isa, pool, inputs: &inputs, outputs: &outputs, words, scalars, fault: &fault };
             run_step(&data, &step.kernel, code)?;
+            faults.extend(fault.take(i));
         }
         self.submits.fetch_add(1, Ordering::Relaxed);
         self.dispatches.fetch_add(prepared.steps.len() as u64, Ordering::Relaxed);
-        Ok(())
+        Ok(faults)
     }
 
     fn allocate(&self, bytes: u64) -> Result<Buffer> {
@@ -253,8 +252,7 @@ impl Backend for CpuBackend {
     }
 
     fn read(&self, buffer: &Buffer, range: Range<u64>) -> BoxFuture<'static, Result<Vec<u8>>> {
-        let bytes = self.fault.take().and_then(|()| CpuBuffer::of(buffer)?.read(range));
-        done(bytes)
+        done(CpuBuffer::of(buffer).and_then(|buffer| buffer.read(range)))
     }
 
     fn ready(&self) -> BoxFuture<'static, Result<()>> {

@@ -5,35 +5,34 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tallow_graph::kernel::Operand;
-use tallow_graph::{DType, Error, Result, Scalar};
+use tallow_graph::{DType, Error, Fault, Result, Scalar};
 
 use super::memory::Mem;
 use super::walk::{Bound, Words, bind};
 use crate::{Isa, Pool};
 
-/// The first fault since the last read.
+/// The first fault that the threads of a step meet.
 #[derive(Default)]
-pub(crate) struct Fault {
+pub(crate) struct FirstFault {
     is_set: AtomicBool,
-    error: Mutex<Option<Error>>,
+    fault: Mutex<Option<(String, String)>>,
 }
 
-impl Fault {
-    /// Keeps an error of `op`, if it is the first.
+impl FirstFault {
+    /// Keeps what `op` met, if it is the first.
     pub fn set(&self, op: &str, message: impl FnOnce() -> String) {
-        let mut kept = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get_or_insert_with(|| Error::Fault { op: op.to_owned(), message: message() });
+        let mut kept = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get_or_insert_with(|| (op.to_owned(), message()));
         self.is_set.store(true, Ordering::Release);
     }
 
-    /// The error, which is then forgotten.
-    pub fn take(&self) -> Result<()> {
-        if self.is_set.swap(false, Ordering::AcqRel)
-            && let Some(error) = self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
-            return Err(error);
+    /// The fault of step `step`, which is then forgotten.
+    pub fn take(&self, step: usize) -> Option<Fault> {
+        if !self.is_set.swap(false, Ordering::AcqRel) {
+            return None;
         }
-        Ok(())
+        let (op, message) = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        Some(Fault { step, op, message })
     }
 }
 
@@ -45,7 +44,7 @@ pub(crate) struct StepRun<'a> {
     pub outputs: &'a [Mem],
     pub words: &'a [i64],
     pub scalars: &'a [Scalar],
-    pub fault: &'a Fault,
+    pub fault: &'a FirstFault,
 }
 
 impl<'a> StepRun<'a> {

@@ -74,6 +74,7 @@ impl Single {
             implementation: 0,
             inputs: (0..n).collect(),
             outputs: (n..n + outputs.len() as u32).collect(),
+            in_place: false,
             scratch: None,
             after: SmallVec::new(),
         };
@@ -118,7 +119,9 @@ pub fn try_run(
     let outs: Vec<Buffer> = outputs.iter().map(|&n| buffer(backend, &vec![0xa5; n])).collect();
     let single = Single::new(kernel, inputs, outs.clone(), words.to_vec(), scalars.to_vec());
     let prepared = backend.prepare(&single.program)?;
-    backend.submit(&*prepared, single.run())?;
+    if let Some(fault) = backend.submit(&*prepared, single.run())?.into_iter().next() {
+        return Err(Error::Fault { op: fault.op, message: fault.message });
+    }
     outs.iter().zip(outputs).map(|(out, &n)| now(backend.read(out, 0..n as u64))).collect()
 }
 

@@ -9,8 +9,8 @@ use decoder::{Config, Decoder};
 use smallvec::{SmallVec, smallvec};
 use std::{any::Any, ops::Range, sync::Arc, time::Instant};
 use tallow_graph::{
-    Backend, BinaryOp, BoxFuture, Buffer, Counters, DType, DeviceBuffer, Engine, HostBytes, Implementation, Info,
-    Kernel, Options, Prepared, Program, Result, Run, Shape, kernel::Custom, ops,
+    Backend, BinaryOp, BoxFuture, Buffer, Counters, DType, DeviceBuffer, Engine, Fault, HostBytes, Implementation,
+    Info, Kernel, Options, Prepared, Program, Result, Run, Shape, kernel::Custom, ops,
 };
 
 /// A device of no memory and no work.
@@ -50,8 +50,8 @@ impl Backend for Null {
     fn prepare(&self, _: &Program) -> Result<Arc<dyn Prepared>> {
         Ok(Arc::new(Nothing(0)))
     }
-    fn submit(&self, _: &dyn Prepared, _: Run<'_>) -> Result<()> {
-        Ok(())
+    fn submit(&self, _: &dyn Prepared, _: Run<'_>) -> Result<Vec<Fault>> {
+        Ok(Vec::new())
     }
     fn allocate(&self, bytes: u64) -> Result<Buffer> {
         Ok(Arc::new(Nothing(bytes)))

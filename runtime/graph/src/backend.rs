@@ -74,6 +74,8 @@ pub struct Step {
     pub inputs: SmallVec<[u32; 6]>,
     /// Buffers it writes. An output may be the same buffer as an input of an *earlier* step, never of this one.
     pub outputs: SmallVec<[u32; 2]>,
+    /// Whether the first output holds an earlier value, of which the step leaves what it does not write.
+    pub in_place: bool,
     /// Scratch buffer, where the implementation asked for one.
     pub scratch: Option<u32>,
     /// Steps that must have finished before this one starts. They have lower numbers: running in order is always right.
@@ -153,6 +155,17 @@ pub struct Counters {
     pub peak_bytes: u64,
 }
 
+/// What a step met that it cannot compute: an index out of range. The step has run to its end all the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The step's number in its program.
+    pub step: usize,
+    /// The operation, in words.
+    pub op: String,
+    /// What it met.
+    pub message: String,
+}
+
 /// The fault code for an index out of range; the word beside it is the index.
 pub const FAULT_INDEX: u32 = 1;
 
@@ -186,8 +199,10 @@ pub trait Backend: Send + Sync + 'static {
     /// Makes ready what the program needs. Kept as long as the plan is cached.
     fn prepare(&self, program: &Program) -> Result<Arc<dyn Prepared>>;
 
-    /// Starts a run. Work is ordered after everything submitted before.
-    fn submit(&self, prepared: &dyn Prepared, run: Run<'_>) -> Result<()>;
+    /// Starts a run. Work is ordered after everything submitted before. Gives the faults that are known when it returns, at
+    /// most one a step: the values computed from such a step are never read as numbers. Those of a device that is
+    /// still at work come with [`Backend::read`].
+    fn submit(&self, prepared: &dyn Prepared, run: Run<'_>) -> Result<Vec<Fault>>;
 
     /// Memory of at least `bytes`, with undefined contents.
     fn allocate(&self, bytes: u64) -> Result<Buffer>;
@@ -196,7 +211,7 @@ pub trait Backend: Send + Sync + 'static {
     /// write of a buffer may end anywhere.
     fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Reads bytes after all submitted work, or the first fault of that work.
+    /// Reads bytes after all submitted work, or the first fault of that work which `submit` did not tell.
     fn read(&self, buffer: &Buffer, range: Range<u64>) -> BoxFuture<'static, Result<Vec<u8>>>;
 
     /// Done when all work submitted so far is done.

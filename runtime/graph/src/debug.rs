@@ -1,11 +1,12 @@
 //! `TALLOW_DEBUG=1`: runs a plan step by step and prints each kernel with shape, bytes, time and bandwidth.
 
-use crate::{Args, Backend, Kernel, Node, Program, Result, Run};
+use crate::{Args, Backend, Fault, Kernel, Node, Program, Result, Run};
 use std::sync::Arc;
 
 /// Submits each step on its own and waits for it. Slow, but the same on every backend.
-pub(crate) fn run(backend: &dyn Backend, run: &Run<'_>, head: impl Fn(usize) -> Arc<Node>) -> Result<()> {
+pub(crate) fn run(backend: &dyn Backend, run: &Run<'_>, head: impl Fn(usize) -> Arc<Node>) -> Result<Vec<Fault>> {
     eprintln!("plan of {} kernels on {}", run.program.steps.len(), backend.info().name);
+    let mut faults = Vec::new();
     for (i, step) in run.program.steps.iter().enumerate() {
         let mut step = step.clone();
         step.after.clear();
@@ -14,7 +15,8 @@ pub(crate) fn run(backend: &dyn Backend, run: &Run<'_>, head: impl Fn(usize) -> 
         let args = [Args { words: run.args[i].words.clone(), scalars: run.args[i].scalars.clone() }];
         #[cfg(not(target_arch = "wasm32"))]
         let start = std::time::Instant::now();
-        backend.submit(&*prepared, Run { program: &program, args: &args, ..*run })?;
+        let met = backend.submit(&*prepared, Run { program: &program, args: &args, ..*run })?;
+        faults.extend(met.into_iter().map(|fault| Fault { step: i, ..fault }));
         #[cfg(not(target_arch = "wasm32"))]
         let time = {
             block_on(backend.ready())?;
@@ -32,7 +34,7 @@ pub(crate) fn run(backend: &dyn Backend, run: &Run<'_>, head: impl Fn(usize) -> 
         };
         eprintln!("{i:>5} {:<12}{parts:<10} {:?} {} {time}", step.kernel.name(), node.shape(), node.dtype());
     }
-    Ok(())
+    Ok(faults)
 }
 
 /// Waits for a future of a backend that can be waited for.

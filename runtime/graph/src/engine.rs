@@ -1,7 +1,7 @@
 //! The engine of a device: what is pending, the lock under which it is planned and submitted, the cached plans, and reading.
 
 use crate::{
-    Backend, BoxFuture, Buffer, DType, Error, HostBytes, MAX_RANK, Result, Scalar, Shape, View,
+    Backend, BoxFuture, Buffer, DType, Error, Fault, HostBytes, MAX_RANK, Result, Scalar, Shape, View,
     kernel::Custom,
     locked::{Locked, Token},
     node::{Edge, Edges, Node, Op, State},
@@ -101,6 +101,8 @@ struct Planner {
     scratch: Vec<Option<Buffer>>,
     counters: PlanCounters,
     clock: u64,
+    /// Whether any run ever had a fault: only then may a value have one behind it.
+    had_faults: bool,
 }
 
 /// Plans whose keys have one hash: whole keys are compared.
@@ -136,6 +138,7 @@ impl Engine {
                 scratch: Vec::new(),
                 counters: PlanCounters::default(),
                 clock: 0,
+                had_faults: false,
             }),
             pending: Mutex::new(Pending {
                 nodes: Vec::new(),
@@ -231,7 +234,7 @@ impl Engine {
             custom,
             mark: AtomicU64::new(0),
             number,
-            state: Locked::new(id, State { edges, buffer: None, fused: false, lost: None }),
+            state: Locked::new(id, State { edges, buffer: None, fused: false, lost: None, fault: None }),
         });
         let full = {
             let mut pending = node.engine.pending.lock();
@@ -257,7 +260,10 @@ impl Engine {
             custom: None,
             mark: AtomicU64::new(0),
             number: self.made.fetch_add(1, Ordering::Relaxed),
-            state: Locked::new(self.id, State { edges: Edges::new(), buffer: Some(buffer), fused: false, lost: None }),
+            state: Locked::new(
+                self.id,
+                State { edges: Edges::new(), buffer: Some(buffer), fused: false, lost: None, fault: None },
+            ),
         })
     }
 
@@ -433,7 +439,15 @@ impl Engine {
     pub async fn value(self: &Arc<Self>, node: &Arc<Node>) -> Result<Buffer> {
         self.owns(node)?;
         loop {
-            if let Some(buffer) = self.buffer(node) {
+            let (buffer, fault) = {
+                let planner = self.planner.lock();
+                let state = node.state.get(&planner.token);
+                (state.buffer.clone(), state.fault.clone())
+            };
+            if let Some(Fault { op, message, .. }) = fault.as_deref() {
+                return Err(Error::Fault { op: op.clone(), message: message.clone() });
+            }
+            if let Some(buffer) = buffer {
                 return Ok(buffer);
             }
             self.realize_now(std::slice::from_ref(node)).await?;
@@ -508,7 +522,7 @@ impl Planner {
         } else {
             backend.submit(&*plan.prepared, run)
         };
-        if let Err(error) = submitted {
+        let faults = submitted.inspect_err(|error| {
             // Some steps may have run. What they wrote into is neither the old value nor the new one, so a second try
             // from there would be wrong: the value is lost, and whoever reads what depends on it learns why.
             let why: Arc<str> = error.to_string().into();
@@ -517,13 +531,15 @@ impl Planner {
                 state.buffer = None;
                 state.lost = Some(why.clone());
             }
-            return Err(error);
-        }
+        })?;
         self.counters.rounds += 1;
         self.counters.steps += plan.program.steps.len() as u64;
+        self.had_faults |= !faults.is_empty();
+        let behind = if self.had_faults { plan.spread(c, &self.token, faults) } else { Vec::new() };
         for &(node, buffer) in &plan.commits {
             let state = c.nodes[node as usize].state.get_mut(&mut self.token);
             state.buffer = Some(buffers[buffer as usize].clone());
+            state.fault = behind.get(buffer as usize).cloned().flatten();
             garbage.push(std::mem::take(&mut state.edges));
         }
         for &node in &plan.fused {

@@ -17,7 +17,8 @@ pub enum Error {
         /// What does not fit, with the shapes or dtypes, and what would.
         message: String,
     },
-    /// A kernel met something it cannot compute (an index out of range, for instance). Found at the next read.
+    /// A kernel met something it cannot compute (an index out of range, for instance). Found at the read of what was
+    /// computed from it.
     #[error("{op}: {message}")]
     Fault {
         /// The operation whose kernel failed.

@@ -17,8 +17,8 @@ mod shape;
 mod view;
 
 pub use backend::{
-    Args, Backend, BoxFuture, Buffer, Counters, DeviceBuffer, FAULT_INDEX, HostBytes, Implementation, Info, Prepared,
-    Program, Run, Step,
+    Args, Backend, BoxFuture, Buffer, Counters, DeviceBuffer, FAULT_INDEX, Fault, HostBytes, Implementation, Info,
+    Prepared, Program, Run, Step,
 };
 pub use dtype::{DType, Element};
 pub use engine::{Engine, Options, PlanCounters};

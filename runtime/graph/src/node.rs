@@ -1,7 +1,7 @@
 //! Nodes: values that are there or that can be computed. Users hold them through tensors' cells; see `tallow::Tensor`.
 
 use crate::{
-    Buffer, DType, Engine, MapOp, Scalar, Shape, View,
+    Buffer, DType, Engine, Fault, MapOp, Scalar, Shape, View,
     kernel::{Activations, Custom, Distribution, RowOp, ScanOp, ScatterOp},
     locked::Locked,
 };
@@ -167,6 +167,8 @@ pub(crate) struct State {
     pub fused: bool,
     /// Why the value is lost: a run failed that may have written into its buffer already.
     pub lost: Option<Arc<str>>,
+    /// What a step met, on the way to the value that lies in the buffer: it is no number to read.
+    pub fault: Option<Arc<Fault>>,
 }
 
 /// A value: there already, or with all that is needed to compute it.

@@ -20,8 +20,8 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 use tallow_graph::{
-    Backend, BoxFuture, Buffer, Counters, DType, DeviceBuffer, Error, HostBytes, Implementation, Info, Kernel, Op,
-    Prepared, Program, Result, Run, kernel::Custom,
+    Backend, BoxFuture, Buffer, Counters, DType, DeviceBuffer, Error, Fault, HostBytes, Implementation, Info, Kernel,
+    Op, Prepared, Program, Result, Run, kernel::Custom,
 };
 
 /// A GPU, reached through wgpu.
@@ -159,10 +159,12 @@ impl Backend for WgpuBackend {
         Ok(Arc::new(self.inner.prepare_program(program)?))
     }
 
-    fn submit(&self, prepared: &dyn Prepared, run: Run<'_>) -> Result<()> {
+    fn submit(&self, prepared: &dyn Prepared, run: Run<'_>) -> Result<Vec<Fault>> {
         let prepared = prepared.as_any().downcast_ref::<WgpuPrepared>();
         let prepared = prepared.ok_or_else(|| Error::msg("submit: a program that another backend prepared"))?;
-        self.inner.run(prepared, run)
+        self.inner.run(prepared, run)?;
+        // A GPU is still at work: its faults come with the reads.
+        Ok(Vec::new())
     }
 
     fn allocate(&self, bytes: u64) -> Result<Buffer> {

@@ -238,6 +238,7 @@ fn measure(inner: &Inner, kernel: &Kernel, words: &[i64], way: &Implementation) 
         implementation: way.id,
         inputs: (0..first).collect(),
         outputs: (first..count).collect(),
+        in_place: false,
         scratch,
         after: SmallVec::new(),
     };

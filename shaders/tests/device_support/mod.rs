@@ -213,6 +213,7 @@ impl Builder {
             implementation: 0,
             inputs: inputs.iter().copied().collect(),
             outputs: smallvec![output],
+            in_place: false,
             scratch,
             after: SmallVec::new(),
         });

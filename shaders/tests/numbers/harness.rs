@@ -173,6 +173,7 @@ pub fn run(
         implementation,
         inputs: (0..n).collect(),
         outputs: (n..last).collect(),
+        in_place: false,
         scratch: (scratch > 0).then_some(last),
         after: SmallVec::new(),
     };

@@ -1,7 +1,7 @@
 //! NaN, infinity, zero and limits: one documented rule on every device.
 
 use tallow::{DType, Device, Tensor};
-use tallow_tests::{devices, own_devices};
+use tallow_tests::devices;
 
 fn on_all(check: impl Fn(&str, &Device)) {
     for candidate in devices() {
@@ -79,7 +79,7 @@ fn reductions_treat_nan_and_nothing_as_documented() {
 
 #[test]
 fn an_index_out_of_range_is_an_error_at_the_read() {
-    for candidate in own_devices() {
+    for candidate in devices() {
         let (name, device) = (&candidate.name, &candidate.device);
         let table = Tensor::new([[1f32, 2.], [3., 4.]], device).unwrap();
         let ids = Tensor::new([1u32, 5], device).unwrap();

@@ -5,6 +5,7 @@ mod conv;
 mod draft;
 mod emit;
 mod express;
+mod faults;
 mod fixed;
 mod memory;
 mod nest;
@@ -315,6 +316,7 @@ fn finish(
             implementation: compiled.implementation,
             inputs: step.inputs.iter().map(buffer).collect(),
             outputs: step.outputs.iter().map(|o| buffer(&o.value)).collect(),
+            in_place: step.outputs.first().is_some_and(|out| out.takes.is_some()),
             scratch,
             after: after.clone(),
         });

@@ -7,7 +7,7 @@ mod run;
 mod value;
 
 use crate::{
-    Backend, BoxFuture, Buffer, Counters, DType, DeviceBuffer, Error, HostBytes, Implementation, Info, Kernel,
+    Backend, BoxFuture, Buffer, Counters, DType, DeviceBuffer, Error, Fault, HostBytes, Implementation, Info, Kernel,
     Prepared, Program, Result, Run, kernel::Custom,
 };
 use parking_lot::Mutex;
@@ -60,7 +60,6 @@ pub struct Reference {
     info: Info,
     programs: Mutex<Vec<Program>>,
     counters: Mutex<Counters>,
-    fault: Mutex<Option<String>>,
     live: Arc<AtomicUsize>,
     refuse: fn(&Kernel) -> bool,
 }
@@ -89,7 +88,6 @@ impl Reference {
             },
             programs: Mutex::new(Vec::new()),
             counters: Mutex::new(Counters::default()),
-            fault: Mutex::new(None),
             live: Arc::default(),
             refuse,
         }
@@ -135,7 +133,8 @@ impl Backend for Reference {
         Ok(Arc::new(Nothing))
     }
 
-    fn submit(&self, _prepared: &dyn Prepared, run: Run<'_>) -> Result<()> {
+    fn submit(&self, _prepared: &dyn Prepared, run: Run<'_>) -> Result<Vec<Fault>> {
+        let mut faults = Vec::new();
         for (i, step) in run.program.steps.iter().enumerate() {
             if step.outputs.iter().any(|out| step.inputs.contains(out)) {
                 return Err(Error::msg("a step writes what it reads"));
@@ -153,7 +152,7 @@ impl Backend for Reference {
                 .collect::<Result<_>>()?;
             let fault = run::step(&step.kernel, words, scalars, &inputs, &mut outputs);
             if let Err(message) = fault {
-                self.fault.lock().get_or_insert(message);
+                faults.push(Fault { step: i, op: step.kernel.name().to_owned(), message });
             }
             for (&b, bytes) in step.outputs.iter().zip(outputs) {
                 *memory(&run.buffers[b as usize])?.0.lock() = bytes;
@@ -163,7 +162,7 @@ impl Backend for Reference {
         counters.submits += 1;
         counters.dispatches += run.program.steps.len() as u64;
         self.programs.lock().push(run.program.clone());
-        Ok(())
+        Ok(faults)
     }
 
     fn allocate(&self, bytes: u64) -> Result<Buffer> {
@@ -185,15 +184,11 @@ impl Backend for Reference {
     }
 
     fn read(&self, buffer: &Buffer, range: Range<u64>) -> BoxFuture<'static, Result<Vec<u8>>> {
-        let fault = self.fault.lock().take();
-        let result = match fault {
-            Some(message) => Err(Error::Fault { op: "gather".into(), message }),
-            None => memory(buffer).and_then(|m| {
-                let bytes = m.0.lock();
-                let part = bytes.get(range.start as usize..range.end as usize);
-                part.map(<[u8]>::to_vec).ok_or_else(|| Error::msg("a read past the end of a buffer"))
-            }),
-        };
+        let result = memory(buffer).and_then(|m| {
+            let bytes = m.0.lock();
+            let part = bytes.get(range.start as usize..range.end as usize);
+            part.map(<[u8]>::to_vec).ok_or_else(|| Error::msg("a read past the end of a buffer"))
+        });
         Box::pin(std::future::ready(result))
     }
 

@@ -183,7 +183,6 @@ fn rows_are_gathered_along_any_axis() {
     let bad = ops::gather(x.edge.clone(), ids.edge.clone(), 0).unwrap();
     let error = block_on(engine.read(&bad)).unwrap_err().to_string();
     assert!(error.contains("index 9 is outside 0..4"), "{error}");
-    // The fault is gone with the read that brought it.
     x.affine(1.0, 1.0).check(F32);
 }
 

@@ -11,8 +11,8 @@ use std::{
     },
 };
 use tallow_graph::{
-    Backend, BoxFuture, Buffer, Counters, DType, Engine, Error, HostBytes, Implementation, Info, Kernel, Options,
-    Prepared, Program, Result, Run, Scalar, Shape, UnaryOp,
+    Backend, BoxFuture, Buffer, Counters, DType, Engine, Error, Fault, HostBytes, Implementation, Info, Kernel,
+    Options, Prepared, Program, Result, Run, Scalar, Shape, UnaryOp,
     kernel::{Custom, RowOp},
     ops,
     reference::Reference,
@@ -64,7 +64,7 @@ impl Backend for Picky {
     fn prepare(&self, program: &Program) -> Result<Arc<dyn Prepared>> {
         self.inner.prepare(program)
     }
-    fn submit(&self, prepared: &dyn Prepared, run: Run<'_>) -> Result<()> {
+    fn submit(&self, prepared: &dyn Prepared, run: Run<'_>) -> Result<Vec<Fault>> {
         if let Some(gate) = &self.gate {
             gate();
         }
@@ -79,9 +79,9 @@ impl Backend for Picky {
                 self.scratch.store(bytes, Ordering::Relaxed);
             }
         }
-        self.inner.submit(prepared, run)?;
+        let faults = self.inner.submit(prepared, run)?;
         match self.late.load(Ordering::Relaxed) {
-            0 => Ok(()),
+            0 => Ok(faults),
             _ => Err(Error::msg("the device went home early")),
         }
     }

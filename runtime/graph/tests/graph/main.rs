@@ -7,6 +7,7 @@ mod convolution;
 mod corners;
 mod counts;
 mod decoder;
+mod faults;
 mod indexing;
 mod memory;
 mod random;
