@@ -100,6 +100,19 @@ impl<T: Num> State<T> {
         self.is_empty &= x.is_empty();
     }
 
+    /// Takes the next values of four rows at once, where that is faster than row after row; false where it is not.
+    pub fn take_four(states: &mut [Self; 4], isa: Isa, op: RowOp, x: [&[T]; 4]) -> bool {
+        let [Some(a), Some(b), Some(c), Some(d)] = x.map(as_f32) else { return false };
+        if !matches!(op, RowOp::Sum | RowOp::Mean) {
+            return false;
+        }
+        for ((state, sum), x) in states.iter_mut().zip(rows::reduce::sums(isa, [a, b, c, d])).zip(x) {
+            state.wide += f64::from(sum);
+            state.is_empty &= x.is_empty();
+        }
+        true
+    }
+
     /// Takes what another state knows of the values that follow.
     pub fn merge(&mut self, op: RowOp, next: &Self) {
         match op {

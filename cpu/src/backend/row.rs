@@ -176,7 +176,17 @@ impl Job<'_> {
                 let accs_at = memory.wrapping_add(bytes + Walker::scratch(self.after.block, many));
                 let (mut row, mut first) = (from, from);
                 while row < to {
-                    if self.inner > size {
+                    if self.inner > size
+                        && to - row >= 4
+                        && accs - (row - first) >= 4
+                        && let Some(states) = self.four_rows::<T>(&before, row)
+                    {
+                        for (i, state) in states.iter().enumerate() {
+                            // SAFETY: `accs_at` has room for `accs` values.
+                            unsafe { state.finish(self.op, self.inner, accs_at, row - first + i) };
+                        }
+                        row += 4;
+                    } else if self.inner > size {
                         let mut state = State::<T>::new(self.op);
                         let in_place = before.in_place(row * self.inner, self.inner);
                         let mut at = 0;
@@ -216,6 +226,25 @@ impl Job<'_> {
                 Ok(())
             })
         })
+    }
+
+    /// What four rows from `row` on reduce to, read side by side; `None` where they do not lie as they are taken, or where
+    /// that would not be faster.
+    fn four_rows<T: Num>(&self, before: &Walker<'_>, row: usize) -> Option<[State<T>; 4]> {
+        let mut states = [State::<T>::new(self.op); 4];
+        let mut places = [std::ptr::null(); 4];
+        for (i, place) in places.iter_mut().enumerate() {
+            *place = before.in_place((row + i) * self.inner, self.inner)?.cast::<T>();
+        }
+        for at in (0..self.inner).step_by(RUN) {
+            let n = RUN.min(self.inner - at);
+            // SAFETY: inside the nest; inputs are not written while a step runs.
+            let x = places.map(|place| unsafe { slice(place.wrapping_add(at).cast(), n) });
+            if !State::take_four(&mut states, self.step.isa, self.op, x) {
+                return None;
+            }
+        }
+        Some(states)
     }
 
     /// Reductions of a few very long rows: pieces of fixed size, so that the result does not depend on the threads.
