@@ -115,6 +115,7 @@ impl DecoderBuilder {
             return Err(wrong("more axes than a decoder's weights have"));
         }
         let tensor = Tensor::from_bytes(&raw.bytes, raw.dtype, raw.dims.as_slice(), &self.device)?;
+        raw.bytes.release();
         // Vectors are few and small: norms and biases are wanted in F32.
         if raw.dims.len() == 1 { tensor.to_dtype(DType::F32) } else { Ok(tensor) }
     }
@@ -243,7 +244,11 @@ fn join(parts: &[RawTensor]) -> Option<RawTensor> {
     let mut dims = first.dims.clone();
     dims[0] = parts.iter().map(|p| p.dims[0]).sum();
     let mut bytes = Vec::with_capacity(parts.iter().map(|p| p.bytes.len()).sum());
-    parts.iter().for_each(|p| bytes.extend_from_slice(&p.bytes));
+    for part in parts {
+        bytes.extend_from_slice(&part.bytes);
+        // Else a joined weight would be in memory twice, here and as pages of its file.
+        part.bytes.release();
+    }
     Some(RawTensor { dtype: first.dtype, dims, bytes: Bytes::from(bytes) })
 }
 

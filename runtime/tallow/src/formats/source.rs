@@ -112,6 +112,19 @@ impl Bytes {
         }
     }
 
+    /// Gives the memory of a mapped file's pages back to the system, where these bytes have been copied and will hardly be
+    /// read again. They stay valid: a page that is touched comes back from the file.
+    pub fn release(&self) {
+        #[cfg(unix)]
+        if let Owner::Map(map) = &*self.owner
+            && self.start < self.end
+        {
+            // SAFETY: the map is read-only, so no page has contents that the file has not; whoever reads one later, or
+            // at the same time, gets the file's. Where the system refuses, nothing but memory is lost.
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, self.start, self.len()) };
+        }
+    }
+
     /// Whether the bytes are a mapped file, which another process could change.
     pub fn is_mapped(&self) -> bool {
         match *self.owner {
@@ -180,6 +193,21 @@ mod tests {
         assert!(reversed.is_err());
         assert!(part.slice(..=usize::MAX).is_err());
         assert!(part.slice(usize::MAX..).is_err());
+    }
+
+    #[test]
+    fn released_bytes_come_back_from_the_file() {
+        let path = std::env::temp_dir().join(format!("tallow-release-{}", std::process::id()));
+        let wanted: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+        std::fs::write(&path, &wanted).unwrap();
+        let part = Bytes::open(&path).unwrap().slice(5000..60_000).unwrap();
+        assert_eq!(&*part, &wanted[5000..60_000]);
+        part.release();
+        part.slice(10..10).unwrap().release();
+        assert_eq!(&*part, &wanted[5000..60_000]);
+        drop(part);
+        std::fs::remove_file(&path).unwrap();
+        Bytes::from(vec![1, 2]).release();
     }
 
     #[test]
