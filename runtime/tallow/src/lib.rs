@@ -35,7 +35,7 @@ pub use context::Context;
 pub use custom::{CustomOp, CustomOpBuilder};
 pub use device::Device;
 pub use dims::{D, Dim, Dims, IntoShape, ShapeWithHole};
-pub use formats::{npy, safetensors};
+pub use formats::{npy, pickle, safetensors};
 pub use module::{Module, ModuleT};
 /// candle's name of [`Element`].
 pub use tallow_graph::Element as WithDType;

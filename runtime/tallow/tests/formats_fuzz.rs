@@ -1,4 +1,4 @@
-//! Ten thousand damaged headers of each format (and damaged npz archives): no panic, and never more memory than eight times the file and 1 MiB,
+//! Ten thousand damaged headers of each format (and damaged npz archives and PyTorch files): no panic, and never more memory than eight times the file and 1 MiB,
 //! by an allocator that counts. A binary of its own, so that nothing else is counted; one test at a time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -377,4 +377,80 @@ fn damaged_npy_and_npz_files_neither_panic_nor_take_memory() -> tallow::Result<(
     assert!(sound.iter().all(|n| (1..5000).contains(n)), "{sound:?} of 10000 damaged files were accepted");
     println!("{sound:?} accepted, at most {worst} bytes");
     Ok(())
+}
+
+/// Loads each tensor of a PyTorch file; whether that worked.
+fn read_pth(file: &Bytes) -> bool {
+    let Ok(read) = tallow::pickle::PthTensors::parse(file.clone(), None) else { return false };
+    read.names().iter().fold(true, |sound, name| match read.get(name) {
+        Ok(found) => {
+            let (found, info) = (found.expect("it is named"), &read.tensor_infos()[name]);
+            assert_eq!((found.shape(), found.dtype()), (&info.layout.shape, info.dtype));
+            sound
+        }
+        Err(error) => {
+            assert!(error.to_string().len() < 2000);
+            false
+        }
+    })
+}
+
+#[test]
+fn damaged_pth_files_neither_panic_nor_take_memory() {
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let bases: [&[u8]; 5] = [
+        include_bytes!("pickle_fixtures/tensors_zip.pth"),
+        include_bytes!("pickle_fixtures/tensors_plain.pth"),
+        include_bytes!("pickle_fixtures/tensors_plain_protocol_5.pth"),
+        include_bytes!("pickle_fixtures/checkpoint_plain.pth"),
+        include_bytes!("pickle_fixtures/big_endian_deflated.pth"),
+    ];
+    assert!(bases.iter().all(|base| read_pth(&Bytes::from(*base))));
+    let mut rng = Rng(5);
+    let (mut sound, mut worst) = ([0; 5], 0);
+    for round in 0..10_000 {
+        let kind = round % bases.len();
+        let file = Bytes::from(damage(&mut rng, bases[kind], bases[kind].len()));
+        let used = peak(|| sound[kind] += usize::from(read_pth(&file)));
+        assert!(used <= allowed(file.len()), "round {round}: {used} bytes for a file of {}", file.len());
+        worst = worst.max(used);
+    }
+    println!("{sound:?} of 2000 each accepted, at most {worst} bytes");
+    // Most damage must be seen; damage to a tensor's numbers cannot be.
+    assert!(sound.iter().all(|n| (1..1500).contains(n)), "{sound:?} of 2000 damaged files were accepted");
+}
+
+/// Pickles that make as much of each byte as the machine allows: memory in proportion to their length.
+#[test]
+fn dense_pickles_stay_within_a_bound() {
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    // The older layout: three small pickles, this one, an empty list of storages.
+    let file = |pickle: &[u8]| {
+        let magic = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+        Bytes::from([magic, &b"N.N."[..], pickle, b"]."].concat())
+    };
+    const N: usize = 200_000;
+    let list = |items: &[u8]| [b"](", &items.repeat(N)[..], b"e."].concat();
+    // One list of pairs, given to OrderedDict again and again; a long name, called again and again.
+    let pairs = [b"](", &b"NN\x86".repeat(N)[..], b"eq\x000ccollections\nOrderedDict\nq\x010"].concat();
+    let pairs = [&pairs[..], &b"h\x01h\x00\x85R0".repeat(N / 10), b"}."].concat();
+    let name = [&b"c"[..], &b"a".repeat(N), b"\nb\nq\x000", &b"h\x00)R0".repeat(N), b"}."].concat();
+    for pickle in [
+        list(b"N"),
+        list(b"]"),
+        list(b"}"),
+        list(b")"),
+        list(b"\x8c\x00\x94"),
+        list(b"ca\nb\n"),
+        list(b"ca\nb\n)R"),
+        [&b"N".repeat(N)[..], &b"\x94".repeat(N), b"."].concat(),
+        [&b"(".repeat(N)[..], b"N."].concat(),
+        pairs,
+        name,
+    ] {
+        let file = file(&pickle);
+        let used = peak(|| drop(tallow::pickle::PthTensors::parse(file.clone(), None)));
+        println!("{:.1} x", used as f64 / file.len() as f64);
+        assert!(used <= 200 * file.len(), "{used} bytes for a file of {}", file.len());
+    }
 }

@@ -4,8 +4,10 @@
 //! Files are hostile: every count, length and offset is checked before it is used, memory is never reserved on a
 //! file's word, and each failure is an [`Error::Format`] that says what was wrong and at which byte.
 
+mod archive;
 pub mod gguf;
 pub mod npy;
+pub mod pickle;
 mod replace;
 pub mod safetensors;
 pub mod source;

@@ -1,18 +1,17 @@
-//! npz files: zip archives of npy files, stored or deflated. The archive's directory is checked when it is opened (no name
-//! twice, no entries that overlap, so that a small file cannot claim its bytes many times), an entry's checksum when it is
-//! read.
+//! npz files: zip archives of npy files, stored or deflated. The archive's directory is checked when it is opened (see
+//! `archive.rs`), an entry's checksum when it is read.
 
 use super::{header::Header, read, to_bytes_async};
 use crate::{
     DType, Device, Error, Result, Shape, Tensor,
-    formats::{Bytes, Failed, inside, quoted},
+    formats::{Bytes, Failed, archive::Archive, inside, quoted},
 };
 use std::{
     collections::{HashMap, HashSet},
     io::{Cursor, Seek, Write},
     path::{Path, PathBuf},
 };
-use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError, write::SimpleFileOptions};
+use zip::{CompressionMethod, ZipWriter, read::ZipFile, result::ZipError, write::SimpleFileOptions};
 
 /// The format's name in errors.
 const FORMAT: &str = "npz";
@@ -39,12 +38,10 @@ fn bad(message: impl Into<String>) -> Error {
 /// ```
 #[derive(Debug, Clone)]
 pub struct NpzTensors {
-    archive: ZipArchive<Cursor<Bytes>>,
+    archive: Archive,
     names: Vec<String>,
     /// Name to entry of the archive.
     entries: HashMap<String, usize>,
-    /// The file's size in bytes.
-    size: usize,
     /// Where it was opened, for errors.
     path: Option<PathBuf>,
 }
@@ -69,31 +66,19 @@ impl NpzTensors {
     }
 
     fn open(file: Bytes, path: Option<&Path>) -> Result<Self> {
-        let size = file.len();
         let directory = || {
-            let unsound = |e: ZipError| bad(format!("this is no sound zip file ({e})"));
-            let mut archive = ZipArchive::new(Cursor::new(file)).map_err(unsound)?;
-            if archive.has_overlapping_entries().map_err(unsound)? {
-                return Err(bad("this is no sound zip file: parts of it belong to several entries"));
-            }
-            let mut names = Vec::with_capacity(archive.len());
-            let mut entries = HashMap::with_capacity(archive.len());
-            if archive.has_duplicate_names() {
-                return Err(bad("the archive has two entries of one name"));
-            }
-            for (index, name) in archive.file_names().enumerate() {
-                let name = name.map_err(unsound)?;
-                // A folder, which some tools put in.
-                if name.ends_with('/') {
-                    continue;
-                }
+            let archive = Archive::open(file, FORMAT)?;
+            let all = archive.names()?;
+            let mut names = Vec::with_capacity(all.len());
+            let mut entries = HashMap::with_capacity(all.len());
+            for (index, name) in all {
                 let name = name.strip_suffix(SUFFIX).unwrap_or(&name).to_string();
                 if entries.insert(name.clone(), index).is_some() {
                     return Err(bad(format!("the archive has two arrays named {}", quoted(&name))));
                 }
                 names.push(name);
             }
-            Ok(Self { archive, names, entries, size, path: path.map(Path::to_path_buf) })
+            Ok(Self { archive, names, entries, path: path.map(Path::to_path_buf) })
         };
         directory().map_err(|error| match path {
             Some(path) => crate::formats::in_file(path, error),
@@ -121,7 +106,7 @@ impl NpzTensors {
     /// The array is damaged, or its type is one that Tallow has not.
     pub fn get(&self, name: &str) -> Result<Option<Tensor>> {
         // What is compressed may be larger than the file; then the room grows as the bytes come.
-        self.with(name, |mut entry| read(&mut entry, self.size, &Device::Cpu))
+        self.with(name, |mut entry| read(&mut entry, self.archive.size(), &Device::Cpu))
     }
 
     /// An array that must be there.
@@ -135,16 +120,9 @@ impl NpzTensors {
     }
 
     /// Does something with an entry of the archive.
-    fn with<T>(
-        &self,
-        name: &str,
-        what: impl FnOnce(zip::read::ZipFile<'_, Cursor<Bytes>>) -> Result<T>,
-    ) -> Result<Option<T>> {
+    fn with<T>(&self, name: &str, what: impl FnOnce(ZipFile<'_, Cursor<Bytes>>) -> Result<T>) -> Result<Option<T>> {
         let Some(&index) = self.entries.get(name) else { return Ok(None) };
-        // A copy shares the file and its directory; it has a position of its own.
-        let mut archive = self.archive.clone();
-        let entry = archive.by_index(index).map_err(|e| self.at(name, bad(format!("cannot be unpacked ({e})"))))?;
-        what(entry).map(Some).map_err(|error| self.at(name, error))
+        self.archive.with(index, what).map(Some).map_err(|error| self.at(name, error))
     }
 
     /// An error with the file and the array that it is about.
