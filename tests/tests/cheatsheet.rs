@@ -42,7 +42,8 @@ impl<T> Plain for &Probe<T> {
 )]
 mod cells {
     use super::{Computed, Plain, Probe};
-    use tallow::{D, DType, Device, IndexOp, Tensor, Var};
+    use tallow::quantized::{GgmlDType, QMatMul, QTensor, gguf_file};
+    use tallow::{D, DType, Device, IndexOp, Module, Tensor, Var};
     include!(concat!(env!("OUT_DIR"), "/cheatsheet.rs"));
 }
 

@@ -115,6 +115,20 @@ impl Format for Q8_0 {
     }
 }
 
+/// Twelve bytes hold eight 6-bit scales and eight 6-bit minima: the first four of each in the low bits of bytes 0..4 and 4..8,
+/// the last four as nibbles in 8..12 with their top two bits in the others' spare bits.
+#[inline(always)]
+pub fn six_bits(bytes: &[u8]) -> ([u8; 8], [u8; 8]) {
+    let (s, mut scale, mut min) = (&bytes[..12], [0; 8], [0; 8]);
+    for j in 0..4 {
+        scale[j] = s[j] & 63;
+        min[j] = s[j + 4] & 63;
+        scale[j + 4] = (s[j + 8] & 15) | ((s[j] >> 6) << 4);
+        min[j + 4] = (s[j + 8] >> 4) | ((s[j + 4] >> 6) << 4);
+    }
+    (scale, min)
+}
+
 pub(crate) struct Q4K;
 impl Format for Q4K {
     const ELEMS: usize = 256;
@@ -125,14 +139,10 @@ impl Format for Q4K {
     #[inline(always)]
     fn unpack(block: &[u8], out: &mut Unpacked) {
         let (d, dmin) = (half_at(block, 0), half_at(block, 2));
-        // Twelve bytes hold eight 6-bit scales and eight 6-bit minima: the first four of each in the low bits of
-        // bytes 0..4 and 4..8, the last four as nibbles in 8..12 with their top two bits in the others' spare bits.
-        let s = &block[4..16];
-        for j in 0..4 {
-            out.scale[j] = d * f32::from(s[j] & 63);
-            out.min[j] = -dmin * f32::from(s[j + 4] & 63);
-            out.scale[j + 4] = d * f32::from((s[j + 8] & 15) | ((s[j] >> 6) << 4));
-            out.min[j + 4] = -dmin * f32::from((s[j + 8] >> 4) | ((s[j + 4] >> 6) << 4));
+        let (scale, min) = six_bits(&block[4..16]);
+        for j in 0..8 {
+            out.scale[j] = d * f32::from(scale[j]);
+            out.min[j] = -dmin * f32::from(min[j]);
         }
         for chunk in 0..4 {
             let (bytes, q) = (&block[16 + 32 * chunk..][..32], &mut out.q[64 * chunk..][..64]);

@@ -22,6 +22,7 @@ pub mod matmul;
 mod panel;
 mod panel_f32;
 pub mod quantize;
+pub mod search;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod tile;

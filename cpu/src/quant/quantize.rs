@@ -1,10 +1,11 @@
-//! f32 rows to each block format, simply: per-block extremes, no search. For tests and tools; the files that people
-//! run were quantized by tools that search for better scales.
+//! f32 rows to each block format: the 32-element formats as llama.cpp rounds them, bit for bit, the 256-element ones by a search
+//! for the scales that lose least.
 
 use half::f16;
 use tallow_graph::{DType, Error, Result};
 
 use super::format::row_bytes;
+use super::search::{Affine, affine, symmetric};
 
 /// The blocks of `x` in `dtype`, appended to `out`.
 ///
@@ -27,22 +28,24 @@ pub fn quantize_row(dtype: DType, x: &[f32], out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Appends `value` as f16 and returns what was stored.
-fn put_half(value: f32, out: &mut Vec<u8>) -> f32 {
+pub fn put_half(value: f32, out: &mut Vec<u8>) -> f32 {
     let half = f16::from_f32(value);
     out.extend_from_slice(&half.to_le_bytes());
     half.to_f32()
 }
 
-fn inverse(d: f32) -> f32 {
+/// 1 / d; 0 for 0.
+pub fn inverse(d: f32) -> f32 {
     if d == 0.0 { 0.0 } else { 1.0 / d }
 }
 
 /// The element of largest magnitude, with its sign.
-fn extreme(x: &[f32]) -> f32 {
+pub fn extreme(x: &[f32]) -> f32 {
     x.iter().copied().fold(0.0, |a, b| if b.abs() > a.abs() { b } else { a })
 }
 
-fn range(x: &[f32]) -> (f32, f32) {
+/// The least and the largest element.
+pub fn range(x: &[f32]) -> (f32, f32) {
     x.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), &v| (low.min(v), high.max(v)))
 }
 
@@ -50,8 +53,12 @@ fn put_nibbles(q: &[u8; 32], out: &mut Vec<u8>) {
     out.extend((0..16).map(|j| q[j] | (q[j + 16] << 4)));
 }
 
+// As in llama.cpp, the 32-element formats round by the scale before it is rounded itself.
+
 fn q4_0(x: &[f32], out: &mut Vec<u8>) {
-    let id = inverse(put_half(extreme(x) / -8.0, out));
+    let d = extreme(x) / -8.0;
+    put_half(d, out);
+    let id = inverse(d);
     let mut q = [0; 32];
     q.iter_mut().zip(x).for_each(|(q, x)| *q = (x * id + 8.5).clamp(0.0, 15.0) as u8);
     put_nibbles(&q, out);
@@ -59,25 +66,28 @@ fn q4_0(x: &[f32], out: &mut Vec<u8>) {
 
 fn q4_1(x: &[f32], out: &mut Vec<u8>) {
     let (low, high) = range(x);
-    let id = inverse(put_half((high - low) / 15.0, out));
-    let low = put_half(low, out);
+    let d = (high - low) / 15.0;
+    put_half(d, out);
+    put_half(low, out);
+    let id = inverse(d);
     let mut q = [0; 32];
     q.iter_mut().zip(x).for_each(|(q, x)| *q = ((x - low) * id + 0.5).clamp(0.0, 15.0) as u8);
     put_nibbles(&q, out);
 }
 
 fn q8_0(x: &[f32], out: &mut Vec<u8>) {
-    let id = inverse(put_half(extreme(x).abs() / 127.0, out));
+    let d = extreme(x).abs() / 127.0;
+    put_half(d, out);
+    let id = inverse(d);
     out.extend(x.iter().map(|x| (x * id).round().clamp(-127.0, 127.0) as i8 as u8));
 }
 
-fn q4k(x: &[f32], out: &mut Vec<u8>) {
-    // Each group of 32 wants a step and a minimum (0 or below); both become 6-bit multiples of the block's d, dmin.
+/// Eight groups of 32 as x = step * q - min, for q up to `by.n`: appends d, dmin and the 6-bit multiples of them that each group
+/// has as step and min, as Q4_K and Q5_K store them, and returns the quants.
+pub fn put_affine(x: &[f32], by: &Affine, out: &mut Vec<u8>) -> [u8; 256] {
     let (mut step, mut min) = ([0f32; 8], [0f32; 8]);
-    for (j, group) in x.chunks_exact(32).enumerate() {
-        let (low, high) = range(group);
-        min[j] = -low.min(0.0);
-        step[j] = (high.max(0.0) + min[j]) / 15.0;
+    for (j, group) in x.chunks_exact(32).take(8).enumerate() {
+        (step[j], min[j]) = affine(group, by);
     }
     let d = put_half(extreme(&step) / 63.0, out);
     let dmin = put_half(extreme(&min) / 63.0, out);
@@ -93,28 +103,40 @@ fn q4k(x: &[f32], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(&packed);
     let mut q = [0u8; 256];
-    for (i, q) in q.iter_mut().enumerate() {
+    for (i, (q, x)) in q.iter_mut().zip(x).enumerate() {
         let (step, min) = (d * f32::from(s[i / 32]), dmin * f32::from(m[i / 32]));
-        *q = ((x[i] + min) * inverse(step) + 0.5).clamp(0.0, 15.0) as u8;
+        *q = ((x + min) * inverse(step)).round().clamp(0.0, by.n) as u8;
     }
+    q
+}
+
+fn q4k(x: &[f32], out: &mut Vec<u8>) {
+    let q = put_affine(x, &Affine { n: 15.0, first: -1.0, steps: 20, squared: true }, out);
     for chunk in q.chunks_exact(64) {
         out.extend((0..32).map(|j| chunk[j] | (chunk[j + 32] << 4)));
     }
 }
 
-fn q6k(x: &[f32], out: &mut Vec<u8>) {
+/// Sixteen groups of 16 as x = d * scale * q for q in -n..n and whole scales in -s..s: d as it is stored, the scales, the quants
+/// with n added.
+pub fn of_sixteen(x: &[f32], n: i32, s: f32) -> (f16, [i8; 16], [u8; 256]) {
     let mut step = [0f32; 16];
     for (step, group) in step.iter_mut().zip(x.chunks_exact(16)) {
-        *step = extreme(group) / -32.0;
+        *step = symmetric(group, n);
     }
-    let d = f16::from_f32(extreme(&step) / -128.0);
+    let d = f16::from_f32(extreme(&step) / -s);
     let id = inverse(d.to_f32());
-    let scale = step.map(|step| (step * id).round().clamp(-128.0, 127.0) as i8);
-    let mut q = [0u8; 256];
-    for (i, q) in q.iter_mut().enumerate() {
+    let scale = step.map(|step| (step * id).round().clamp(-s, s - 1.0) as i8);
+    let (n, mut q) = (n as f32, [0u8; 256]);
+    for (i, (q, x)) in q.iter_mut().zip(x).enumerate() {
         let step = d.to_f32() * f32::from(scale[i / 16]);
-        *q = (x[i] * inverse(step) + 32.5).clamp(0.0, 63.0) as u8;
+        *q = ((x * inverse(step)).round().clamp(-n, n - 1.0) + n) as u8;
     }
+    (d, scale, q)
+}
+
+/// A block of Q6_K: x = d * scale * (q - 32).
+pub fn put_q6k(d: f16, scale: &[i8; 16], q: &[u8; 256], out: &mut Vec<u8>) {
     for half in q.chunks_exact(128) {
         out.extend((0..64).map(|j| (half[j] & 15) | ((half[j + 64] & 15) << 4)));
     }
@@ -124,6 +146,11 @@ fn q6k(x: &[f32], out: &mut Vec<u8>) {
     }
     out.extend(scale.map(|s| s as u8));
     out.extend_from_slice(&d.to_le_bytes());
+}
+
+fn q6k(x: &[f32], out: &mut Vec<u8>) {
+    let (d, scale, q) = of_sixteen(x, 32, 128.0);
+    put_q6k(d, &scale, &q, out);
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub mod generation;
 #[cfg(feature = "linalg")]
 pub mod linalg;
 mod module;
+pub mod quantized;
 mod tensor;
 #[cfg(feature = "text")]
 pub mod text;

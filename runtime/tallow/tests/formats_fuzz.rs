@@ -454,3 +454,46 @@ fn dense_pickles_stay_within_a_bound() {
         assert!(used <= 200 * file.len(), "{used} bytes for a file of {}", file.len());
     }
 }
+
+/// A GGJT file of three tokens and two tensors.
+fn ggjt() -> Vec<u8> {
+    let mut out = Vec::new();
+    let put = |out: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|n| out.extend(n.to_le_bytes()));
+    put(&mut out, &[0x6767_6a74, 3, 3, 32, 1, 4, 5, 6, 7]);
+    for token in ["a", "bc", ""] {
+        put(&mut out, &[token.len() as u32]);
+        out.extend(token.bytes());
+        put(&mut out, &[0]);
+    }
+    for (kind, bytes) in [(8, 2 * 34), (0, 2 * 128)] {
+        put(&mut out, &[2, 1, kind, 32, 2]);
+        out.push(b't' + kind as u8);
+        out.resize(out.len().next_multiple_of(32) + bytes, 0);
+    }
+    out
+}
+
+#[test]
+fn damaged_files_of_quantized_weights_neither_panic_nor_take_memory() {
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    use std::io::Cursor;
+    use tallow::{Device, quantized::ggml_file, quantized::gguf_file};
+    let older = |bytes: &[u8]| ggml_file::Content::read(&mut Cursor::new(bytes), &Device::Cpu).is_ok();
+    let newer = |bytes: &[u8]| {
+        let mut file = Cursor::new(bytes);
+        let Ok(content) = gguf_file::Content::read(&mut file) else { return false };
+        content.tensor_infos.keys().all(|name| content.tensor(&mut file, name, &Device::Cpu).is_ok())
+    };
+    let bases = [ggjt(), model(40, 3)];
+    assert!(older(&bases[0]) && newer(&bases[1]));
+    let mut rng = Rng(6);
+    let mut sound = [0; 2];
+    for round in 0..10_000 {
+        let kind = round % 2;
+        let bytes = damage(&mut rng, &bases[kind], bases[kind].len());
+        let used = peak(|| sound[kind] += usize::from(if kind == 0 { older(&bytes) } else { newer(&bytes) }));
+        assert!(used <= allowed(bytes.len()), "round {round}: {used} bytes for a file of {}", bytes.len());
+    }
+    println!("{sound:?} of 5000 each accepted");
+    assert!(sound.iter().all(|n| (1..4000).contains(n)), "{sound:?} of 5000 damaged files were accepted");
+}

@@ -21,7 +21,7 @@ pub use header::{FromValue, Header, Metadata, TensorInfo, Tensors};
 pub use stream::HeaderReader;
 pub use types::{GgmlType, ValueType};
 pub use value::{Array, OwnedValue, Strings, Value, Values};
-pub use writer::Writer;
+pub use writer::{Stored, Writer};
 
 use super::{Bytes, in_file, quoted};
 

@@ -67,6 +67,11 @@ impl GgmlType {
         TYPES.iter().any(|row| row.0 == id).then_some(Self(id))
     }
 
+    /// The type numbered `id`, which has a row.
+    pub(crate) const fn numbered(id: u32) -> Self {
+        Self(id)
+    }
+
     /// ggml's type for `dtype`. Unsigned integers and 8-bit floats have none.
     pub fn from_dtype(dtype: DType) -> Option<Self> {
         TYPES.iter().find(|row| row.4 == Some(dtype)).map(|row| Self(row.0))

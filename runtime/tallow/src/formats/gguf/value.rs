@@ -3,7 +3,9 @@
 
 use std::fmt;
 
-use super::types::ValueType;
+use tallow_graph::{Error, Result};
+
+use super::{FORMAT, types::ValueType};
 
 /// One metadata value.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -332,6 +334,66 @@ impl OwnedValue {
         }
     }
 }
+
+/// candle's readers: of exactly this type, except [`to_u64`](OwnedValue::to_u64).
+impl OwnedValue {
+    fn no(&self, wanted: &str) -> Error {
+        Error::format(FORMAT, format!("a value is no {wanted}, but a {}", self.value_type()))
+    }
+
+    /// The unsigned integer, of whatever width, or 0 and 1 of a bool.
+    ///
+    /// # Errors
+    /// Another type.
+    pub fn to_u64(&self) -> Result<u64> {
+        match *self {
+            OwnedValue::U64(v) => Ok(v),
+            OwnedValue::U32(v) => Ok(v.into()),
+            OwnedValue::U16(v) => Ok(v.into()),
+            OwnedValue::U8(v) => Ok(v.into()),
+            OwnedValue::Bool(v) => Ok(v.into()),
+            _ => Err(self.no("unsigned integer")),
+        }
+    }
+
+    /// The elements of an array.
+    ///
+    /// # Errors
+    /// Another type.
+    pub fn to_vec(&self) -> Result<&Vec<OwnedValue>> {
+        match self {
+            OwnedValue::Array(_, values) => Ok(values),
+            _ => Err(self.no("array")),
+        }
+    }
+
+    /// The text.
+    ///
+    /// # Errors
+    /// Another type.
+    #[allow(clippy::inherent_to_string, reason = "candle's name; it may fail")]
+    pub fn to_string(&self) -> Result<&String> {
+        match self {
+            OwnedValue::Str(text) => Ok(text),
+            _ => Err(self.no("string")),
+        }
+    }
+}
+
+macro_rules! owned_to {
+    ($($name:ident $variant:ident $ty:ty),*) => { impl OwnedValue { $(
+        #[doc = concat!("The ", stringify!($ty), ".\n\n# Errors\nAnother type.")]
+        pub fn $name(&self) -> Result<$ty> {
+            match *self {
+                OwnedValue::$variant(value) => Ok(value),
+                _ => Err(self.no(stringify!($ty))),
+            }
+        }
+    )* } };
+}
+
+owned_to!(to_u8 U8 u8, to_i8 I8 i8, to_u16 U16 u16, to_i16 I16 i16, to_u32 U32 u32, to_i32 I32 i32, to_i64 I64 i64,
+    to_f32 F32 f32, to_f64 F64 f64, to_bool Bool bool);
 
 macro_rules! owned_from {
     ($($variant:ident $ty:ty),*) => {$(

@@ -35,9 +35,25 @@ pub struct Writer<'a> {
 #[derive(Debug, Clone)]
 struct Entry<'a> {
     name: String,
-    dtype: DType,
+    kind: Result<GgmlType, DType>,
     dims: Vec<usize>,
     data: Cow<'a, [u8]>,
+}
+
+/// How a tensor is stored: a [`DType`], or a type of ggml's that has none.
+#[derive(Debug, Clone, Copy)]
+pub struct Stored(Result<GgmlType, DType>);
+
+impl From<DType> for Stored {
+    fn from(dtype: DType) -> Self {
+        Self(GgmlType::from_dtype(dtype).ok_or(dtype))
+    }
+}
+
+impl From<GgmlType> for Stored {
+    fn from(kind: GgmlType) -> Self {
+        Self(Ok(kind))
+    }
 }
 
 impl<'a> Writer<'a> {
@@ -59,11 +75,12 @@ impl<'a> Writer<'a> {
     pub fn tensor(
         mut self,
         name: impl Into<String>,
-        dtype: DType,
+        dtype: impl Into<Stored>,
         dims: &[usize],
         data: impl Into<Cow<'a, [u8]>>,
     ) -> Self {
-        self.tensors.push(Entry { name: name.into(), dtype, dims: dims.to_vec(), data: data.into() });
+        let Stored(kind) = dtype.into();
+        self.tensors.push(Entry { name: name.into(), kind, dims: dims.to_vec(), data: data.into() });
         self
     }
 
@@ -157,26 +174,24 @@ impl<'a> Writer<'a> {
 impl Entry<'_> {
     fn check(&self) -> Result<GgmlType> {
         let bad = |message: String| Error::format(FORMAT, format!("tensor {}: {message}", quoted(&self.name)));
-        let kind = GgmlType::from_dtype(self.dtype)
-            .ok_or_else(|| bad(format!("GGUF has no type for {}; store it as another", self.dtype)))?;
+        let no_type = |dtype| bad(format!("GGUF has no type for {dtype}; store it as another"));
+        let kind = self.kind.map_err(no_type)?;
         if self.dims.len() > MAX_DIMS {
             return Err(bad(format!("{:?} has more than {MAX_DIMS} dimensions", self.dims)));
         }
         let row = self.dims.last().copied().unwrap_or(1);
         let rows = self.dims.iter().rev().skip(1).try_fold(1usize, |n, &d| n.checked_mul(d));
-        let bytes = self.dtype.bytes_for(row).zip(rows).and_then(|(bytes, rows)| bytes.checked_mul(rows));
+        let (elements, size) = (kind.block_elements() as usize, kind.block_bytes() as usize);
+        let blocks = row.is_multiple_of(elements).then_some(row / elements);
+        let bytes =
+            blocks.and_then(|n| n.checked_mul(size)).zip(rows).and_then(|(bytes, rows)| bytes.checked_mul(rows));
         match bytes {
             Some(bytes) if bytes == self.data.len() => Ok(kind),
-            Some(bytes) => Err(bad(format!(
-                "{:?} of {} take {bytes} bytes, but {} were given",
-                self.dims,
-                self.dtype,
-                self.data.len()
-            ))),
+            Some(bytes) => {
+                Err(bad(format!("{:?} of {kind} take {bytes} bytes, but {} were given", self.dims, self.data.len())))
+            }
             None => Err(bad(format!(
-                "rows of {row} elements are not whole blocks of {} ({} elements), or the size overflows",
-                self.dtype,
-                self.dtype.block_elements()
+                "rows of {row} elements are not whole blocks of {kind} ({elements} elements), or the size overflows"
             ))),
         }
     }
