@@ -178,7 +178,7 @@ pub fn write<W: Seek + Write>(w: &mut W, metadata: &[(&str, &Value)], tensors: &
 /// The bytes of a file, where nothing may block.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub async fn to_bytes_async(metadata: &[(&str, &Value)], tensors: &[(&str, &QTensor)]) -> Result<Vec<u8>> {
     let mut writer = described(metadata);
     for (name, tensor) in tensors {
