@@ -23,9 +23,11 @@ use crate::{DType, Device, Error, Result, Tensor, View};
 use container::Data;
 use heap::Heap;
 use names::Found;
+#[cfg(not(target_family = "wasm"))]
+use std::path::Path;
 use std::{
     collections::{HashMap, hash_map::Entry},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 /// The format's name in errors.
