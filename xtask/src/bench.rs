@@ -15,6 +15,7 @@ mod peers;
 mod pin;
 mod statistics;
 mod table;
+pub mod web;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,12 +56,7 @@ struct Raw<'a> {
 
 /// Measures what was asked for.
 pub fn run(context: &Context, options: &Options) -> Result<(), String> {
-    // Several checkouts may share their peers.
-    let folder = std::env::var_os("TALLOW_BENCH_DIR").map_or_else(|| context.target.join("bench"), PathBuf::from);
-    for part in ["logs", "raw"] {
-        make(&folder.join(part))?;
-    }
-    let folder = std::path::absolute(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let folder = folder(context)?;
     let tallow = peers::tallow(context, &options.device)?;
     let machine = Machine::look(&context.root);
     let mut bench = Bench { context, options, folder, specs: vec![tallow.clone()], absent: Vec::new(), machine };
@@ -85,6 +81,15 @@ pub fn run(context: &Context, options: &Options) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Where peers and raw results are kept; several checkouts may share their peers.
+fn folder(context: &Context) -> Result<PathBuf, String> {
+    let folder = std::env::var_os("TALLOW_BENCH_DIR").map_or_else(|| context.target.join("bench"), PathBuf::from);
+    for part in ["logs", "raw"] {
+        make(&folder.join(part))?;
+    }
+    std::path::absolute(&folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
 /// Whether a group's cases run a language model.

@@ -62,6 +62,12 @@ fn main() -> ExitCode {
                 Err(error) => fail(&error),
             }
         }
+        Ok(Command::BenchWeb(options)) => {
+            match Context::new(false, true).and_then(|context| bench::web::run(&context, &options)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(&error),
+            }
+        }
         Err(error) => fail(&format!("{error}\n`cargo xtask --help` lists what there is.")),
     }
 }

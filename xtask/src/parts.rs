@@ -15,7 +15,7 @@ use crate::report::PartReport;
 /// The crate that builds for wasm32 only.
 const WEB_CRATE: &str = "tallow-web";
 /// The browser's target.
-const WASM: &str = "wasm32-unknown-unknown";
+pub const WASM: &str = "wasm32-unknown-unknown";
 
 /// One part of the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

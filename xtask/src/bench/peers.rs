@@ -10,7 +10,7 @@ use crate::process;
 use crate::tools::{find, install};
 
 /// Keys, as targets and raw results name participants, and titles, as tables do.
-const TITLES: [(&str, &str); 7] = [
+const TITLES: [(&str, &str); 9] = [
     ("tallow", "Tallow"),
     ("candle", "candle"),
     ("torch", "PyTorch"),
@@ -18,6 +18,8 @@ const TITLES: [(&str, &str); 7] = [
     ("onnxruntime", "ONNX Runtime"),
     ("llama", "llama.cpp"),
     ("candle-llm", "candle"),
+    ("ort", "ONNX Runtime Web"),
+    ("tfjs", "TensorFlow.js"),
 ];
 
 /// The title of a key.
@@ -99,14 +101,26 @@ fn llama(context: &Context, folder: &Path) -> Result<Spec, String> {
         return Err("its package holds libraries for Linux on x86-64 only".into());
     }
     let program = build(context, folder, "llama", "")?;
-    let packages = folder.join("llama-packages");
+    let packages = packages(context, folder, "llama", "llama.cpp's libraries (30 MB unpacked, seconds)")?;
     let libraries = packages.join("node_modules/@node-llama-cpp/linux-x64/bins/linux-x64");
-    let source = context.root.join("bench/peers/llama");
+    Ok(Spec { starts: true, ..spec("llama", program, &[libraries.as_os_str()]) })
+}
+
+/// The folder of ONNX Runtime Web and TensorFlow.js.
+pub fn web(context: &Context, folder: &Path) -> Result<PathBuf, String> {
+    packages(context, folder, "web", "ONNX Runtime Web and TensorFlow.js (220 MB unpacked, seconds)")
+}
+
+/// A folder with the npm packages of bench/peers/`key`, in the versions of its lock file.
+fn packages(context: &Context, folder: &Path, key: &str, what: &str) -> Result<PathBuf, String> {
+    let packages = folder.join(format!("{key}-packages"));
+    let source = context.root.join("bench/peers").join(key);
     let lock = std::fs::read(source.join("package-lock.json"))
-        .map_err(|error| format!("bench/peers/llama/package-lock.json cannot be read: {error}"))?;
+        .map_err(|error| format!("bench/peers/{key}/package-lock.json cannot be read: {error}"))?;
+    // A copy of the lock file marks what was installed.
     let mark = packages.join("tallow-lock.json");
     if std::fs::read(&mark).is_ok_and(|installed| installed == lock) {
-        return Ok(Spec { starts: true, ..spec("llama", program, &[libraries.as_os_str()]) });
+        return Ok(packages);
     }
     let cannot = |error: std::io::Error| format!("{} cannot be filled: {error}", packages.display());
     std::fs::create_dir_all(&packages).map_err(cannot)?;
@@ -115,11 +129,11 @@ fn llama(context: &Context, folder: &Path) -> Result<Spec, String> {
     }
     let npm = find(context, "npm").ok_or("npm is missing: install Node 20 or newer with npm")?;
     let mut command = Command::new(npm);
-    // Scripts are not needed for libraries that lie in the package.
+    // Scripts are not needed for files that lie in the packages.
     command.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&packages);
-    install::timed("llama.cpp's libraries (30 MB unpacked, seconds)", &mut command)?;
+    install::timed(what, &mut command)?;
     std::fs::write(&mark, lock).map_err(cannot)?;
-    Ok(Spec { starts: true, ..spec("llama", program, &[libraries.as_os_str()]) })
+    Ok(packages)
 }
 
 /// A Python with the packages of requirements.txt.

@@ -70,15 +70,22 @@ fn quantity(case: &Case, nanoseconds: f64) -> String {
     match case.unit {
         Unit::Tokens(tokens) => format!("{}/s", digits(1e9 * tokens as f64 / nanoseconds)),
         Unit::Bytes => format!("{} MB", digits(nanoseconds / 1e6)),
-        Unit::Time if nanoseconds < 1e3 => format!("{} ns", digits(nanoseconds)),
-        Unit::Time if nanoseconds < 1e6 => format!("{} us", digits(nanoseconds / 1e3)),
-        Unit::Time if nanoseconds < 1e9 => format!("{} ms", digits(nanoseconds / 1e6)),
-        Unit::Time => format!("{} s", digits(nanoseconds / 1e9)),
+        Unit::Time => time(nanoseconds),
+    }
+}
+
+/// Nanoseconds in the unit that suits them.
+pub fn time(nanoseconds: f64) -> String {
+    match nanoseconds {
+        short if short < 1e3 => format!("{} ns", digits(short)),
+        short if short < 1e6 => format!("{} us", digits(short / 1e3)),
+        short if short < 1e9 => format!("{} ms", digits(short / 1e6)),
+        long => format!("{} s", digits(long / 1e9)),
     }
 }
 
 /// Three significant digits.
-fn digits(value: f64) -> String {
+pub fn digits(value: f64) -> String {
     match value {
         value if value < 9.995 => format!("{value:.2}"),
         value if value < 99.95 => format!("{value:.1}"),
@@ -130,7 +137,8 @@ fn reaches(ratio: f64, target: f64) -> bool {
     ratio >= if target == 1. { EQUAL } else { target }
 }
 
-fn markdown(rows: &[Vec<String>]) -> String {
+/// Rows of cells, the first of them the header.
+pub fn markdown(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0).max(3)).collect();
