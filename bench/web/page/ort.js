@@ -33,10 +33,9 @@ const graphs = {
     {
       type: 'MultiHeadAttention',
       domain: 'com.microsoft',
-      // On WebGPU it passes over its attribute `unidirectional`; the sixth input is added to the scores.
-      inputs: ['i0', 'i1', 'i2', '', '', 'mask'],
+      inputs: ['i0', 'i1', 'i2'],
       output: 'result',
-      attributes: { num_heads: inputs[0].dims[2] },
+      attributes: { num_heads: inputs[0].dims[2], unidirectional: 1 },
     },
   ],
   // Its shader for long attention is wrong on devices with subgroups of 4 (Chromium's software adapter).
@@ -59,12 +58,12 @@ const graphs = {
 
 const scalar = (name, value) => ({ name, dims: [], data: Float32Array.of(value) });
 
-const mask = ([{ dims }]) => ({ name: 'mask', dims: [1, 1, dims[1], dims[1]], data: causalMask(dims[1]) });
-
 /** Constants of a graph that are no inputs of the case. */
 const constants = {
-  attention: (inputs) => [mask(inputs)],
-  plain_attention: (inputs) => [mask(inputs), scalar('scale', 1 / Math.sqrt(inputs[0].dims[3]))],
+  plain_attention: ([{ dims }]) => [
+    { name: 'mask', dims: [1, 1, dims[1], dims[1]], data: causalMask(dims[1]) },
+    scalar('scale', 1 / Math.sqrt(dims[3])),
+  ],
   block: () => [scalar('zero', 0), scalar('six', 6)],
 };
 
