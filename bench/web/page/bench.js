@@ -23,10 +23,13 @@ async function open(key) {
   return { key, version: participant.version };
 }
 
-/** Runs, and waits until the device is done: the same for everyone. */
+/** Runs, and waits until the device is done: the same for everyone. Nanoseconds until work was submitted, and done. */
 async function run(participant, prepared) {
+  const start = performance.now();
   await prepared.run();
+  const submitted = performance.now();
   await participant.queue.onSubmittedWorkDone();
+  return { host: (submitted - start) * 1e6, done: (performance.now() - start) * 1e6 };
 }
 
 /** Where two results differ by more than the tolerance allows, in words. */
@@ -46,7 +49,7 @@ function difference(want, got, tolerance) {
 
 /** Takes a seat: the first way to compute whose result agrees. What was wrong before it is kept in `passed`. */
 async function sit(participant, item, data, want) {
-  const seat = { key: participant.key, times: [], passed: [] };
+  const seat = { key: participant.key, times: [], host: [], passed: [] };
   try {
     const ways = participant.ways?.(item) ?? 1;
     for (let way = 0; way < ways; way += 1) {
@@ -87,9 +90,9 @@ async function measure(item, { seconds, most }) {
     for (let turn = 0; turn < seats.length; turn += 1) {
       // Nobody always follows the same one.
       const { participant, prepared, seat } = seats[(turn + round) % seats.length];
-      const start = performance.now();
-      await run(participant, prepared);
-      seat.times.push((performance.now() - start) * 1e6);
+      const { host, done } = await run(participant, prepared);
+      seat.host.push(host);
+      seat.times.push(done);
     }
   }
   for (const { prepared } of seats) await prepared.free();

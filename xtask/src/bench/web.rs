@@ -33,7 +33,7 @@ over the peer's, and *met* says whether Tallow is slower than nobody. On a softw
 const COUNTED: &str = "\
 What one run asks of WebGPU, counted by wrapping the browser's own functions: *bound* are the bytes of the storage buffers that
 are bound at each dispatch, added up: what kernels can read and write; *uploaded* is what comes from the host; *copied* goes from
-buffer to buffer or back to the host.
+buffer to buffer or back to the host; *host* is the time that the page's own thread takes until the work is submitted.
 ";
 
 /// The part of the help text.
@@ -103,8 +103,11 @@ struct Outcome {
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct Seat {
     key: String,
-    /// Nanoseconds.
+    /// Nanoseconds until the work was done.
     times: Vec<f64>,
+    /// Nanoseconds until it was submitted.
+    #[serde(default)]
+    host: Vec<f64>,
     /// How its result is another than Tallow's.
     differs: Option<String>,
     failed: Option<String>,
@@ -133,8 +136,12 @@ impl Outcome {
 
 impl Seat {
     fn summary(&self) -> Option<Summary> {
-        Summary::of(&self.times.iter().map(|&time| time as u64).collect::<Vec<_>>())
+        summary(&self.times)
     }
+}
+
+fn summary(nanoseconds: &[f64]) -> Option<Summary> {
+    Summary::of(&nanoseconds.iter().map(|&time| time as u64).collect::<Vec<_>>())
 }
 
 /// Builds, fetches, measures, prints, and writes the page's section.
@@ -279,7 +286,7 @@ fn counts(found: &Found) -> String {
         few if few < 1e6 => format!("{} KB", digits(few / 1e3)),
         many => format!("{} MB", digits(many / 1e6)),
     };
-    let header = ["case", "library", "dispatches", "submits", "bound", "uploaded", "copied"];
+    let header = ["case", "library", "dispatches", "submits", "bound", "uploaded", "copied", "host"];
     let mut rows = vec![header.map(String::from).to_vec()];
     for outcome in &found.outcomes {
         for seat in &outcome.seats {
@@ -292,6 +299,7 @@ fn counts(found: &Found) -> String {
                 bytes(counts.bound),
                 bytes(counts.uploaded),
                 bytes(counts.copied + counts.read),
+                summary(&seat.host).map_or("-".into(), |host| time(host.median)),
             ]);
         }
     }
