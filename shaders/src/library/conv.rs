@@ -21,6 +21,9 @@ use tallow_graph::{
 const TILES: u32 = 0;
 const SERIAL: u32 = 1;
 const SERIAL_4: u32 = 2;
+/// For software devices: 4 columns of one output channel, and of 4.
+const BLOCK: u32 = 3;
+const BLOCK_4: u32 = 4;
 
 /// Where everything stands among the words, after [samples, groups, channels, outputs].
 struct Words {
@@ -81,14 +84,22 @@ impl Sizes {
     fn work(&self, implementation: u32) -> u64 {
         match implementation {
             TILES => self.groups * self.outputs.div_ceil(64) * self.columns.div_ceil(64),
-            _ => self.groups * self.outputs.div_ceil(tall(implementation)) * self.columns,
+            _ => {
+                let (tall, wide) = cut(implementation);
+                self.groups * self.outputs.div_ceil(tall) * self.columns.div_ceil(wide)
+            }
         }
     }
 }
 
-/// Output channels that an invocation of the serial loops computes.
-fn tall(implementation: u32) -> u64 {
-    if implementation == SERIAL_4 { 4 } else { 1 }
+/// Output channels and columns that an invocation of the loops computes.
+fn cut(implementation: u32) -> (u64, u64) {
+    match implementation {
+        SERIAL_4 => (4, 1),
+        BLOCK => (1, 4),
+        BLOCK_4 => (4, 4),
+        _ => (1, 1),
+    }
 }
 
 /// Inputs it binds.
@@ -122,6 +133,10 @@ pub fn implementations(kernel: &ConvKernel, words: &[i64], target: &Target) -> S
         Implementation { id: SERIAL, scratch: 0, cost: cost(1, 1, 10.0, 12.0) },
         Implementation { id: SERIAL_4, scratch: 0, cost: cost(4, 1, 5.0, 6.0) },
     ];
+    if target.software {
+        all.push(Implementation { id: BLOCK, scratch: 0, cost: cost(1, 4, 0.0, 9.0) });
+        all.push(Implementation { id: BLOCK_4, scratch: 0, cost: cost(4, 4, 0.0, 3.0) });
+    }
     if target.max_workgroup_invocations >= 256 && target.max_workgroup_storage >= 8192 {
         all.push(Implementation { id: TILES, scratch: 0, cost: cost(64, 64, 1.5, 100.0) });
     }
@@ -172,9 +187,21 @@ pub fn shader(kernel: &ConvKernel, implementation: u32, target: &Target) -> Resu
         .set("DEPTH", &depth)
         .set("X_CHANNEL", param(at.input + 3))
         .set("F_CHANNEL", param(at.filter + 3))
-        .set("CT", tall(implementation))
+        .set("CT", cut(implementation).0)
         .set("LOAD_X", code.load(kernel.input.0, kernel.input.1)?)
         .set("LOAD_F", code.load(kernel.filter.0, kernel.filter.1)?);
+    for a in 0..spatial {
+        let word = |which: usize| param(at.axes[a] + which);
+        defines
+            .set(&format!("TAPS_{a}"), word(1))
+            .set(&format!("SIZE_{a}"), signed(at.axes[a]))
+            .set(&format!("DILATION_{a}"), signed(at.axes[a] + 5))
+            .set(&format!("INPUT_DILATION_{a}"), signed(at.axes[a] + 6))
+            .set(&format!("X_STRIDE_{a}"), param(at.input + 4 + a))
+            .set(&format!("F_STRIDE_{a}"), param(at.filter + 4 + a))
+            .flag(&format!("AXIS_{a}"), true);
+    }
+    defines.set("LAST_AXIS", spatial - 1);
     let groups = param(1);
     let outputs = param(3);
     if implementation == TILES {
@@ -183,10 +210,12 @@ pub fn shader(kernel: &ConvKernel, implementation: u32, target: &Target) -> Resu
         body +=
             &entry("main", 256, "", &format!("    if (group < {all}) {{\n        conv_tile(group, lid);\n    }}\n"));
     } else {
-        body += &expand("conv_serial.wgsl", &defines)?;
-        let tall = tall(implementation);
-        let all = format!("{groups} * (({outputs} + {}u) / {tall}u) * {columns}", tall - 1);
-        let call = format!("    let t = group * 64u + lid;\n    if (t < {all}) {{\n        conv_serial(t);\n    }}\n");
+        let (tall, wide) = cut(implementation);
+        let name = if wide > 1 { "conv_block" } else { "conv_serial" };
+        body += &expand(&format!("{name}.wgsl"), &defines)?;
+        let part = |of: &str, size: u64| format!("(({of} + {}u) / {size}u)", size - 1);
+        let all = format!("{groups} * {} * {}", part(&outputs, tall), part(&columns, wide));
+        let call = format!("    let t = group * 64u + lid;\n    if (t < {all}) {{\n        {name}(t);\n    }}\n");
         body += &entry("main", 64, "", &call);
     }
     code.body = body;

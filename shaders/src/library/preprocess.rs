@@ -47,6 +47,7 @@ pub fn template(name: &str) -> Option<&'static str> {
         "matmul_serial.wgsl" => include_str!("../../wgsl/matmul_serial.wgsl"),
         "conv.wgsl" => include_str!("../../wgsl/conv.wgsl"),
         "conv_serial.wgsl" => include_str!("../../wgsl/conv_serial.wgsl"),
+        "conv_block.wgsl" => include_str!("../../wgsl/conv_block.wgsl"),
         "attention.wgsl" => include_str!("../../wgsl/attention.wgsl"),
         "attention_tiles.wgsl" => include_str!("../../wgsl/attention_tiles.wgsl"),
         "attention_serial.wgsl" => include_str!("../../wgsl/attention_serial.wgsl"),
