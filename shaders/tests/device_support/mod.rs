@@ -231,7 +231,9 @@ impl Builder {
         prepared: &dyn Prepared,
         buffers: &[Buffer],
     ) -> Result<()> {
-        backend.submit(prepared, Run { program, buffers, args: &self.args, words: &self.words, scalars: &self.scalars })
+        backend
+            .submit(prepared, Run { program, buffers, args: &self.args, words: &self.words, scalars: &self.scalars })
+            .map(drop)
     }
 
     /// Prepares and submits.
