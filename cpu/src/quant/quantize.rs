@@ -17,14 +17,20 @@ pub fn quantize_row(dtype: DType, x: &[f32], out: &mut Vec<u8>) -> Result<()> {
         DType::Q4_0 => q4_0,
         DType::Q4_1 => q4_1,
         DType::Q8_0 => q8_0,
-        DType::Q4K => q4k,
-        DType::Q6K => q6k,
+        DType::Q4K => |x, out| q4k(x, None, out),
+        DType::Q6K => |x, out| q6k(x, None, out),
         other => return Err(Error::op("quantize", format!("{other} is not a quantized dtype"))),
     };
     for block in x.chunks_exact(dtype.block_elements()) {
         quantize(block, out);
     }
     Ok(())
+}
+
+/// What the errors of a block of 256 weigh where its columns have these importances: as in llama.cpp, more where a value is large.
+pub fn weigh(x: &[f32], importance: &[f32]) -> [f32; 256] {
+    let sigma2 = 2.0 * x.iter().map(|x| x * x).sum::<f32>() / 256.0;
+    std::array::from_fn(|i| importance[i] * (sigma2 + x[i] * x[i]).sqrt())
 }
 
 /// Appends `value` as f16 and returns what was stored.
@@ -83,11 +89,12 @@ fn q8_0(x: &[f32], out: &mut Vec<u8>) {
 }
 
 /// Eight groups of 32 as x = step * q - min, for q up to `by.n`: appends d, dmin and the 6-bit multiples of them that each group
-/// has as step and min, as Q4_K and Q5_K store them, and returns the quants.
-pub fn put_affine(x: &[f32], by: &Affine, out: &mut Vec<u8>) -> [u8; 256] {
+/// has as step and min, as Q4_K and Q5_K store them, and returns the quants. `importance` is of the 256 columns.
+pub fn put_affine(x: &[f32], by: &Affine, importance: Option<&[f32]>, out: &mut Vec<u8>) -> [u8; 256] {
+    let weights = importance.map(|importance| weigh(x, importance));
     let (mut step, mut min) = ([0f32; 8], [0f32; 8]);
     for (j, group) in x.chunks_exact(32).take(8).enumerate() {
-        (step[j], min[j]) = affine(group, by);
+        (step[j], min[j]) = affine(group, by, weights.as_ref().map(|weights| &weights[32 * j..32 * (j + 1)]));
     }
     let d = put_half(extreme(&step) / 63.0, out);
     let dmin = put_half(extreme(&min) / 63.0, out);
@@ -110,19 +117,20 @@ pub fn put_affine(x: &[f32], by: &Affine, out: &mut Vec<u8>) -> [u8; 256] {
     q
 }
 
-fn q4k(x: &[f32], out: &mut Vec<u8>) {
-    let q = put_affine(x, &Affine { n: 15.0, first: -1.0, steps: 20, squared: true }, out);
+/// A block of Q4_K, with the importances of its columns if there are any.
+pub fn q4k(x: &[f32], importance: Option<&[f32]>, out: &mut Vec<u8>) {
+    let q = put_affine(x, &Affine { n: 15.0, first: -1.0, steps: 20, squared: true }, importance, out);
     for chunk in q.chunks_exact(64) {
         out.extend((0..32).map(|j| chunk[j] | (chunk[j + 32] << 4)));
     }
 }
 
 /// Sixteen groups of 16 as x = d * scale * q for q in -n..n and whole scales in -s..s: d as it is stored, the scales, the quants
-/// with n added.
-pub fn of_sixteen(x: &[f32], n: i32, s: f32) -> (f16, [i8; 16], [u8; 256]) {
+/// with n added. Errors have these weights, if there are any.
+pub fn of_sixteen(x: &[f32], n: i32, s: f32, weights: Option<&[f32]>) -> (f16, [i8; 16], [u8; 256]) {
     let mut step = [0f32; 16];
-    for (step, group) in step.iter_mut().zip(x.chunks_exact(16)) {
-        *step = symmetric(group, n);
+    for (g, (step, group)) in step.iter_mut().zip(x.chunks_exact(16)).enumerate() {
+        *step = symmetric(group, n, weights.map(|weights| &weights[16 * g..16 * (g + 1)]));
     }
     let d = f16::from_f32(extreme(&step) / -s);
     let id = inverse(d.to_f32());
@@ -148,8 +156,9 @@ pub fn put_q6k(d: f16, scale: &[i8; 16], q: &[u8; 256], out: &mut Vec<u8>) {
     out.extend_from_slice(&d.to_le_bytes());
 }
 
-fn q6k(x: &[f32], out: &mut Vec<u8>) {
-    let (d, scale, q) = of_sixteen(x, 32, 128.0);
+/// A block of Q6_K, with the importances of its columns if there are any.
+pub fn q6k(x: &[f32], importance: Option<&[f32]>, out: &mut Vec<u8>) {
+    let (d, scale, q) = of_sixteen(x, 32, 128.0, importance);
     put_q6k(d, &scale, &q, out);
 }
 

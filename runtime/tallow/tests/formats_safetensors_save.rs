@@ -1,7 +1,10 @@
 //! Writing safetensors files, read back here and by the reference implementation.
 
 use std::collections::HashMap;
-use tallow::{DType, Device, Result, Tensor, safetensors};
+use tallow::{
+    DType, Device, Result, Tensor,
+    safetensors::{self, Load},
+};
 
 fn tensors() -> Result<HashMap<String, Tensor>> {
     let mut all = HashMap::new();
@@ -41,6 +44,23 @@ fn what_is_saved_is_loaded() -> Result<()> {
         }
     }
     assert_eq!(mapped.names().count(), saved.len());
+    let (slice, owned) =
+        (safetensors::SliceSafetensors::new(&bytes)?, safetensors::BufferedSafetensors::new(bytes.clone())?);
+    let views = [slice.tensors(), owned.tensors(), mapped.tensors()];
+    for (name, view) in views.iter().flatten() {
+        let want = &saved[name];
+        assert_eq!((view.shape(), view.dtype()?, view.info().name()), (want.dims(), want.dtype(), name.as_str()));
+        let got = [view.load(&Device::Cpu)?, slice.load(name, &Device::Cpu)?, owned.load(name, &Device::Cpu)?];
+        for got in got {
+            assert_eq!(values(&got)?, values(want)?, "{name}");
+        }
+        assert_eq!(view.data(), slice.get(name)?.data());
+    }
+    assert!(views.iter().all(|views| views.len() == saved.len()));
+    for error in [slice.get("none").err(), owned.get("none").err(), mapped.get("none").err()] {
+        assert!(error.expect("no such tensor").to_string().contains("none"));
+    }
+    assert!(safetensors::SliceSafetensors::new(&bytes[..bytes.len() - 1]).is_err());
     let reference = ::safetensors::SafeTensors::deserialize(&bytes).expect("the reference reads it");
     assert_eq!(reference.len(), saved.len());
     assert_eq!(reference.tensor("view").expect("the view").shape(), [4, 3]);

@@ -113,6 +113,46 @@ fn quantizing_loses_little() -> Result<()> {
     Ok(())
 }
 
+/// Columns that count lose less, and the bytes are still blocks of the type.
+#[test]
+fn importances_move_the_error_away() -> Result<()> {
+    let x = noise(6, 512)?;
+    let important = |j: usize| j % 7 == 3;
+    let importance: Vec<f32> = (0..512).map(|j| if important(j) { 50.0 } else { 0.5 }).collect();
+    let kinds = [GgmlDType::Q2K, GgmlDType::Q3K, GgmlDType::Q4K, GgmlDType::Q5K, GgmlDType::Q6K];
+    for (kind, device) in kinds.into_iter().flat_map(|kind| devices().iter().map(move |device| (kind, device))) {
+        let (want, plain) = (flat(&x)?, QTensor::quantize(&x, kind)?);
+        let weighed = QTensor::quantize_imatrix_onto(&x, &importance, kind, device)?;
+        assert_eq!(weighed.data()?.len(), plain.data()?.len(), "{kind}");
+        let loss = |packed: &QTensor| -> Result<f32> {
+            let got = flat(&packed.dequantize(device)?)?;
+            let terms = got.iter().zip(&want).enumerate().filter(|(i, _)| important(i % 512));
+            Ok(terms.map(|(_, (got, want))| (got - want).powi(2)).sum())
+        };
+        let (weighed_loss, plain_loss) = (loss(&weighed)?, loss(&plain)?);
+        println!("{kind}: {weighed_loss} of {plain_loss}");
+        assert!(weighed_loss < 0.9 * plain_loss, "{kind}: {weighed_loss} of {plain_loss}");
+        // No importance at all is no reason for zeros.
+        let none = QTensor::quantize_imatrix(&x, &[0.0; 512], kind)?;
+        assert!(
+            relative(&flat(&none.dequantize(&CPU)?)?, &want.iter().map(|&x| f64::from(x)).collect::<Vec<_>>()) < 0.6,
+            "{kind}"
+        );
+    }
+    let refused = |importance: &[f32], kind, word: &str| {
+        let error = QTensor::quantize_imatrix(&x, importance, kind).expect_err("refused").to_string();
+        assert!(error.contains(word), "{error}");
+    };
+    refused(&importance[..256], GgmlDType::Q4K, "256 importances for the 512 columns");
+    refused(&importance, GgmlDType::Q4_0, "Q4K");
+    let mut bad = importance.clone();
+    bad[9] = f32::NAN;
+    refused(&bad, GgmlDType::Q4K, "column 9 is NaN");
+    bad[9] = -1.0;
+    refused(&bad, GgmlDType::Q4K, "column 9 is -1");
+    Ok(())
+}
+
 #[test]
 fn products_of_every_type() -> Result<()> {
     let (w, x) = (noise(9, 512)?, noise(5, 512)?);

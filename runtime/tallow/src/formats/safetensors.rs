@@ -15,7 +15,7 @@ use std::path::Path;
 use tallow_graph::{DType, Error, Result};
 
 pub use header::{StDtype, TensorInfo};
-pub use load::load_buffer;
+pub use load::{BufferedSafetensors, Load, SliceSafetensors, TensorView, load_buffer};
 #[cfg(not(target_family = "wasm"))]
 pub use load::{MmapedSafetensors, load};
 #[cfg(not(target_family = "wasm"))]
@@ -97,14 +97,18 @@ impl SafeTensors {
     /// # Errors
     /// Where there is no such tensor, or its type has no [`DType`].
     pub fn tensor(&self, name: &str) -> Result<(DType, Vec<usize>, Bytes)> {
-        let info = self
-            .get(name)
-            .ok_or_else(|| Error::format(FORMAT, format!("the file has no tensor named {}", quoted(name))))?;
-        let dtype = info.dtype().ok_or_else(|| {
-            let text =
-                format!("tensor {} has type {}, which Tallow does not load", quoted(name), info.st_dtype().name());
-            Error::format(FORMAT, text)
-        })?;
-        Ok((dtype, info.dims().to_vec(), self.file.slice(info.range())?))
+        let info = self.get(name).ok_or_else(|| no_such(name))?;
+        Ok((dtype_of(info)?, info.dims().to_vec(), self.file.slice(info.range())?))
     }
+}
+
+fn no_such(name: &str) -> Error {
+    Error::format(FORMAT, format!("the file has no tensor named {}", quoted(name)))
+}
+
+fn dtype_of(info: &TensorInfo) -> Result<DType> {
+    info.dtype().ok_or_else(|| {
+        let (name, kind) = (quoted(info.name()), info.st_dtype().name());
+        Error::format(FORMAT, format!("tensor {name} has type {kind}, which Tallow does not load"))
+    })
 }

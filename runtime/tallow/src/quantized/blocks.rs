@@ -6,7 +6,7 @@ use crate::{DType, Element, Error, Result, formats::Bytes};
 use half::{bf16, f16};
 use tallow_cpu::quant::{
     format::six_bits,
-    quantize::{extreme, inverse, of_sixteen, put_affine, put_half, put_q6k, range},
+    quantize::{extreme, inverse, of_sixteen, put_affine, put_half, put_q6k, q4k, q6k, range, weigh},
     search::{Affine, affine},
 };
 
@@ -159,9 +159,9 @@ pub(super) fn quantize(kind: GgmlDType, x: &[f32]) -> Result<Vec<u8>> {
         GgmlDType::Q5_0 => q5_0,
         GgmlDType::Q5_1 => q5_1,
         GgmlDType::Q8_1 => q8_1,
-        GgmlDType::Q2K => q2k,
-        GgmlDType::Q3K => q3k,
-        GgmlDType::Q5K => q5k,
+        GgmlDType::Q2K => |x, out| q2k(x, None, out),
+        GgmlDType::Q3K => |x, out| q3k(x, None, out),
+        GgmlDType::Q5K => |x, out| q5k(x, None, out),
         GgmlDType::Q8K => q8k,
         GgmlDType::Q4_0 | GgmlDType::Q4_1 | GgmlDType::Q8_0 | GgmlDType::Q4K | GgmlDType::Q6K => {
             let dtype = kind.dtype().ok_or_else(|| Error::op("quantize", format!("{kind} has no dtype")))?;
@@ -170,6 +170,28 @@ pub(super) fn quantize(kind: GgmlDType, x: &[f32]) -> Result<Vec<u8>> {
         }
     };
     x.chunks_exact(kind.block_size()).for_each(|block| quantize(block, &mut out));
+    Ok(out)
+}
+
+/// The blocks of rows whose columns have these importances: an error in a column counts that much more.
+pub(super) fn quantize_imatrix(kind: GgmlDType, x: &[f32], importance: &[f32]) -> Result<Vec<u8>> {
+    let quantize: fn(&[f32], Option<&[f32]>, &mut Vec<u8>) = match kind {
+        GgmlDType::Q2K => q2k,
+        GgmlDType::Q3K => q3k,
+        GgmlDType::Q4K => q4k,
+        GgmlDType::Q5K => q5k,
+        GgmlDType::Q6K => q6k,
+        _ => {
+            let message = format!("{kind} has no way to weigh columns: Q2K, Q3K, Q4K, Q5K and Q6K have");
+            return Err(Error::op("quantize_imatrix", message));
+        }
+    };
+    let mut out = Vec::with_capacity(kind.bytes_for(x.len()).unwrap_or(0));
+    for row in x.chunks_exact(importance.len()) {
+        for (x, importance) in row.chunks_exact(256).zip(importance.chunks_exact(256)) {
+            quantize(x, Some(importance), &mut out);
+        }
+    }
     Ok(out)
 }
 
@@ -205,11 +227,12 @@ fn q8_1(x: &[f32], out: &mut Vec<u8>) {
     out.extend(q.map(|q| q as u8));
 }
 
-fn q2k(x: &[f32], out: &mut Vec<u8>) {
+fn q2k(x: &[f32], importance: Option<&[f32]>, out: &mut Vec<u8>) {
+    let weights = importance.map(|importance| weigh(x, importance));
     let by = Affine { n: 3.0, first: -0.5, steps: 15, squared: false };
     let (mut step, mut min) = ([0f32; 16], [0f32; 16]);
     for (g, group) in x.chunks_exact(16).enumerate() {
-        (step[g], min[g]) = affine(group, &by);
+        (step[g], min[g]) = affine(group, &by, weights.as_ref().map(|weights| &weights[16 * g..16 * (g + 1)]));
     }
     let [d, dmin] = [&step, &min].map(|row| f16::from_f32(extreme(row) / 15.0));
     let four = |v: f32, d: f16| (v * inverse(d.to_f32())).round().clamp(0.0, 15.0) as u8;
@@ -234,8 +257,9 @@ fn put_pairs(out: &mut Vec<u8>, two: impl Fn(usize) -> u8) {
     out.extend_from_slice(&bytes);
 }
 
-fn q3k(x: &[f32], out: &mut Vec<u8>) {
-    let (d, scale, q) = of_sixteen(x, 4, 32.0);
+fn q3k(x: &[f32], importance: Option<&[f32]>, out: &mut Vec<u8>) {
+    let weights = importance.map(|importance| weigh(x, importance));
+    let (d, scale, q) = of_sixteen(x, 4, 32.0, weights.as_ref().map(|weights| &weights[..]));
     out.extend((0..32).map(|l| (0..8).fold(0, |byte, j| byte | (q[32 * j + l] >> 2) << j)));
     put_pairs(out, |i| q[i]);
     let six = scale.map(|scale| (scale + 32) as u8);
@@ -244,8 +268,8 @@ fn q3k(x: &[f32], out: &mut Vec<u8>) {
     out.extend_from_slice(&d.to_le_bytes());
 }
 
-fn q5k(x: &[f32], out: &mut Vec<u8>) {
-    let q = put_affine(x, &Affine { n: 31.0, first: -0.5, steps: 15, squared: true }, out);
+fn q5k(x: &[f32], importance: Option<&[f32]>, out: &mut Vec<u8>) {
+    let q = put_affine(x, &Affine { n: 31.0, first: -0.5, steps: 15, squared: true }, importance, out);
     out.extend((0..32).map(|l| (0..8).fold(0, |byte, j| byte | (q[32 * j + l] >> 4) << j)));
     for chunk in q.chunks_exact(64) {
         out.extend((0..32).map(|j| (chunk[j] & 15) | (chunk[j + 32] & 15) << 4));

@@ -99,6 +99,48 @@ impl QTensor {
         Self::new(QStorage { data: data.into(), device: device.clone(), dtype }, src.shape())
     }
 
+    /// A tensor's values in blocks of Q2K, Q3K, Q4K, Q5K or Q6K, on its device, where an error in column j counts `importance[j]`
+    /// times: llama.cpp's importance matrix, the mean square of what the column is multiplied by. Waits for the values; in a
+    /// browser use [`QTensor::quantize_imatrix_onto_async`].
+    ///
+    /// # Errors
+    /// As [`QTensor::quantize`]; another type, not one importance per column, or one that is negative or not finite.
+    pub fn quantize_imatrix(src: &Tensor, importance: &[f32], dtype: GgmlDType) -> Result<Self> {
+        Self::quantize_imatrix_onto(src, importance, dtype, src.device())
+    }
+
+    /// [`QTensor::quantize_imatrix`] on another device.
+    ///
+    /// # Errors
+    /// As [`QTensor::quantize_imatrix`].
+    pub fn quantize_imatrix_onto(src: &Tensor, importance: &[f32], dtype: GgmlDType, device: &Device) -> Result<Self> {
+        let call = Self::quantize_imatrix_onto_async(src, importance, dtype, device);
+        block_on_named(call, "quantize_imatrix", "QTensor::quantize_imatrix_onto_async")
+    }
+
+    /// [`QTensor::quantize_imatrix_onto`] where nothing may block.
+    ///
+    /// # Errors
+    /// As [`QTensor::quantize_imatrix`].
+    pub async fn quantize_imatrix_onto_async(
+        src: &Tensor,
+        importance: &[f32],
+        dtype: GgmlDType,
+        device: &Device,
+    ) -> Result<Self> {
+        let bad = |message: String| Error::op("quantize_imatrix", message);
+        let cols = whole_rows(src.shape(), dtype)?;
+        if importance.len() != cols {
+            return Err(bad(format!("{} importances for the {cols} columns of {:?}", importance.len(), src.shape())));
+        }
+        if let Some(at) = importance.iter().position(|v| !v.is_finite() || *v < 0.0) {
+            return Err(bad(format!("the importance of column {at} is {}, not a number from 0 on", importance[at])));
+        }
+        let values = src.to_dtype(DType::F32)?.flatten_all()?.to_vec_async::<f32>().await?;
+        let data = blocks::quantize_imatrix(dtype, &values, importance)?;
+        Self::new(QStorage { data: data.into(), device: device.clone(), dtype }, src.shape())
+    }
+
     /// The values as F32, on a device.
     ///
     /// # Errors

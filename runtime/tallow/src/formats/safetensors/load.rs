@@ -1,7 +1,7 @@
 //! Tensors from safetensors files, under candle's names.
 
-use super::SafeTensors;
-use crate::{Device, Result, Tensor, formats::Bytes};
+use super::{FORMAT, SafeTensors, TensorInfo, dtype_of, header::Header, no_such};
+use crate::{DType, Device, Error, Result, Tensor, formats::Bytes};
 use std::collections::HashMap;
 
 fn tensor(file: &SafeTensors, name: &str, device: &Device) -> Result<Tensor> {
@@ -61,12 +61,162 @@ impl MmapedSafetensors {
     /// No file has a tensor of this name, or its type is one that Tallow has not.
     pub fn load(&self, name: &str, device: &Device) -> Result<Tensor> {
         let file = self.files.iter().find(|file| file.get(name).is_some()).or(self.files.first());
-        let file = file.ok_or_else(|| crate::Error::format(super::FORMAT, "there are no files to load from"))?;
+        let file = file.ok_or_else(|| Error::format(FORMAT, "there are no files to load from"))?;
         tensor(file, name, device)
+    }
+
+    /// A look at a tensor in the first file that has it.
+    ///
+    /// # Errors
+    /// No file has a tensor of this name.
+    pub fn get(&self, name: &str) -> Result<TensorView<'_>> {
+        let file = self.files.iter().find(|file| file.get(name).is_some()).ok_or_else(|| no_such(name))?;
+        view(&file.header, &file.file, name)
+    }
+
+    /// All tensors, file by file.
+    pub fn tensors(&self) -> Vec<(String, TensorView<'_>)> {
+        self.files.iter().flat_map(|file| views(&file.header, &file.file)).collect()
     }
 
     /// The names of all tensors, file by file.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.files.iter().flat_map(SafeTensors::names)
+    }
+}
+
+/// What has a tensor's values: a [`TensorView`].
+pub trait Load {
+    /// The tensor on a device.
+    ///
+    /// # Errors
+    /// Its type is one that Tallow has not, or the device has no room.
+    fn load(&self, device: &Device) -> Result<Tensor>;
+}
+
+/// A tensor of a file, not yet loaded.
+#[derive(Debug, Clone, Copy)]
+pub struct TensorView<'a> {
+    info: &'a TensorInfo,
+    data: &'a [u8],
+}
+
+impl<'a> TensorView<'a> {
+    /// Name, dimensions and type.
+    pub fn info(&self) -> &'a TensorInfo {
+        self.info
+    }
+
+    /// The type.
+    ///
+    /// # Errors
+    /// It is one that Tallow has not.
+    pub fn dtype(&self) -> Result<DType> {
+        dtype_of(self.info)
+    }
+
+    /// The dimensions, outermost first.
+    pub fn shape(&self) -> &'a [usize] {
+        self.info.dims()
+    }
+
+    /// The values, little-endian.
+    pub fn data(&self) -> &'a [u8] {
+        self.data
+    }
+}
+
+impl Load for TensorView<'_> {
+    fn load(&self, device: &Device) -> Result<Tensor> {
+        Tensor::from_bytes(self.data, self.dtype()?, self.shape(), device)
+    }
+}
+
+fn view<'a>(header: &'a Header, file: &'a [u8], name: &str) -> Result<TensorView<'a>> {
+    let info = header.get(name).ok_or_else(|| no_such(name))?;
+    let data =
+        file.get(info.range()).ok_or_else(|| Error::format(FORMAT, "the file is shorter than its header says"))?;
+    Ok(TensorView { info, data })
+}
+
+fn views<'a>(header: &'a Header, file: &'a [u8]) -> impl Iterator<Item = (String, TensorView<'a>)> {
+    let view =
+        |info: &'a TensorInfo| Some((info.name().to_string(), TensorView { info, data: file.get(info.range())? }));
+    header.tensors().iter().filter_map(view)
+}
+
+/// A file in memory that someone else owns, from which tensors are loaded by name.
+#[derive(Debug, Clone)]
+pub struct SliceSafetensors<'a> {
+    header: Header,
+    file: &'a [u8],
+}
+
+impl<'a> SliceSafetensors<'a> {
+    /// Checks the header.
+    ///
+    /// # Errors
+    /// The bytes are no sound safetensors file.
+    pub fn new(file: &'a [u8]) -> Result<Self> {
+        Ok(Self { header: Header::parse(file)?, file })
+    }
+
+    /// Loads a tensor.
+    ///
+    /// # Errors
+    /// There is none of this name, or its type is one that Tallow has not.
+    pub fn load(&self, name: &str, device: &Device) -> Result<Tensor> {
+        self.get(name)?.load(device)
+    }
+
+    /// A look at a tensor.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn get(&self, name: &str) -> Result<TensorView<'_>> {
+        view(&self.header, self.file, name)
+    }
+
+    /// All tensors, in the order of their data.
+    pub fn tensors(&self) -> Vec<(String, TensorView<'_>)> {
+        views(&self.header, self.file).collect()
+    }
+}
+
+/// A file in memory, from which tensors are loaded by name.
+#[derive(Debug, Clone)]
+pub struct BufferedSafetensors {
+    header: Header,
+    file: Vec<u8>,
+}
+
+impl BufferedSafetensors {
+    /// Checks the header.
+    ///
+    /// # Errors
+    /// The bytes are no sound safetensors file.
+    pub fn new(file: Vec<u8>) -> Result<Self> {
+        Ok(Self { header: Header::parse(&file)?, file })
+    }
+
+    /// Loads a tensor.
+    ///
+    /// # Errors
+    /// There is none of this name, or its type is one that Tallow has not.
+    pub fn load(&self, name: &str, device: &Device) -> Result<Tensor> {
+        self.get(name)?.load(device)
+    }
+
+    /// A look at a tensor.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn get(&self, name: &str) -> Result<TensorView<'_>> {
+        view(&self.header, &self.file, name)
+    }
+
+    /// All tensors, in the order of their data.
+    pub fn tensors(&self) -> Vec<(String, TensorView<'_>)> {
+        views(&self.header, &self.file).collect()
     }
 }
