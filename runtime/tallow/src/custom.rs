@@ -168,6 +168,15 @@ impl CustomOp {
             if grads.len() != count {
                 return Err(op.error(&format!("gives {} gradients for {count} operands", grads.len())));
             }
+            for (i, (grad, input)) in grads.iter().zip(&inputs).enumerate() {
+                let Some(grad) = grad else { continue };
+                let stretched = input.shape().broadcast(grad.shape()).is_some_and(|shape| shape == *grad.shape());
+                let same = grad.dtype() == input.dtype() && grad.device().same_device(input.device());
+                if !(stretched && same) {
+                    let message = format!("gives operand {i}, which is {input:?}, the gradient {grad:?}");
+                    return Err(op.error(&message));
+                }
+            }
             Ok(grads.into_iter().collect::<Grads>())
         }))
     }

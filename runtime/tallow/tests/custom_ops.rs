@@ -86,6 +86,27 @@ fn gradients_go_through_backward() -> Result<()> {
     Ok(())
 }
 
+/// A gradient of another shape or dtype is the operation's fault, and it is named; a stretched one is summed.
+#[test]
+fn gradients_must_fit_their_operands() -> Result<()> {
+    let x = Var::new([1f32, -2., 3.], CPU)?;
+    let grad_of = |grad: Tensor| {
+        let op = CustomOp::new("skewed").cpu(|_, _, out| out.copy_from(&[1f32; 3]));
+        x.apply_op1(op.backward(move |_, _, _| Ok(vec![Some(grad.clone())])).build())?.backward()
+    };
+    let stretched = grad_of(Tensor::ones((2, 3), DType::F32, CPU)?)?;
+    assert_eq!(stretched.get(&x).expect("a gradient").to_vec1::<f32>()?, [2.; 3]);
+    for (dims, dtype, shown) in
+        [(vec![7], DType::F32, "[7], F32"), (vec![], DType::F32, "[], F32"), (vec![3], DType::F16, "[3], F16")]
+    {
+        let message = error(grad_of(Tensor::ones(dims, dtype, CPU)?));
+        let want =
+            format!("'skewed' gives operand 0, which is Tensor[[3], F32, cpu], the gradient Tensor[{shown}, cpu]");
+        assert!(message.contains(&want), "{message}");
+    }
+    Ok(())
+}
+
 #[test]
 fn in_place_it_replaces_the_value() -> Result<()> {
     let x = Tensor::new([1f32, 2.], CPU)?;
