@@ -3,6 +3,7 @@
 
 use crate::bench::growth::{self, Options as GrowthOptions};
 use crate::bench::options::{self as bench, Options as BenchOptions};
+use crate::bench::size;
 use crate::bench::web::{self, Options as BenchWebOptions};
 use crate::parts::Part;
 
@@ -21,6 +22,8 @@ pub enum Command {
     BenchGrowth(GrowthOptions),
     /// Measure in a browser.
     BenchWeb(BenchWebOptions),
+    /// Weigh, and write the page if asked.
+    BenchSize(bool),
     /// Measure a GPU, with these arguments.
     BenchGpu(Vec<String>),
 }
@@ -52,6 +55,12 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         }
         "bench" if rest.first().is_some_and(|group| group == "web") => {
             Ok(web::parse(&rest[1..])?.map_or(Command::Help, Command::BenchWeb))
+        }
+        "bench" if rest.first().is_some_and(|group| group == "size") => {
+            if rest.iter().any(|word| word == "-h" || word == "--help") {
+                return Ok(Command::Help);
+            }
+            Ok(Command::BenchSize(size::parse(&rest[1..])?))
         }
         "bench" if rest.first().is_some_and(|group| group == "gpu") => Ok(Command::BenchGpu(rest[1..].to_vec())),
         "bench" => Ok(bench::parse(rest)?.map_or(Command::Help, Command::Bench)),
@@ -96,6 +105,7 @@ usage: cargo xtask test [PART]... [--full] [--no-install]
        cargo xtask bench [GROUP]... [--peers] [--device D] [--case TEXT] [--threads N] [--seconds S] [--no-page]
        cargo xtask bench growth [--device D] [--no-page]
        cargo xtask bench web [--case TEXT] [--seconds S] [--no-page]
+       cargo xtask bench size [--no-page]
        cargo xtask bench gpu [--minutes M] [--device wgpu:N] [--small] [--out FILE]
 
 `bench gpu` builds the program that measures a GPU, each kernel as a share of what the GPU can, lays it beside the Vulkan
@@ -119,6 +129,7 @@ the packages of tests/web/package.json through npm. Each install says what it do
 {}
 {}
 {}
+{}
 A run of `test` ends with a line `N passed, N failed`, with `, N skipped` where something was left out: each of those is
 named with its reason above it. The exit code is 0 when nothing failed, 1 when something did, 2 on a wrong call.
 
@@ -130,7 +141,8 @@ environment:
 ",
         bench::help(),
         growth::HELP,
-        web::HELP
+        web::HELP,
+        size::HELP
     )
 }
 

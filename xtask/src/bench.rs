@@ -13,6 +13,7 @@ mod page;
 mod participant;
 mod peers;
 mod pin;
+pub mod size;
 mod statistics;
 mod table;
 pub mod web;

@@ -62,6 +62,12 @@ fn main() -> ExitCode {
                 Err(error) => fail(&error),
             }
         }
+        Ok(Command::BenchSize(write)) => {
+            match Context::new(false, true).and_then(|context| bench::size::run(&context, write)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(&error),
+            }
+        }
         Ok(Command::BenchWeb(options)) => {
             match Context::new(false, true).and_then(|context| bench::web::run(&context, &options)) {
                 Ok(()) => ExitCode::SUCCESS,

@@ -7,7 +7,7 @@ mod fmt;
 mod shaders;
 mod unit;
 mod wasm;
-mod web;
+pub mod web;
 
 use crate::context::Context;
 use crate::report::PartReport;

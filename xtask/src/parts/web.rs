@@ -1,6 +1,7 @@
 //! The real page: built by trunk, served on localhost, and driven in headless Chromium by tests/web/page.mjs; and the tensor
 //! library by itself in the browser (tests/browser), by tests/web/tensors.mjs.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -45,13 +46,11 @@ fn tensors(context: &Context, report: &mut PartReport) -> Result<(), String> {
     Ok(())
 }
 
-fn page(context: &Context, report: &mut PartReport) -> Result<(), String> {
+/// Builds the page as it is released; its folder.
+pub fn build_page(context: &Context) -> Result<PathBuf, String> {
     tools::rust_target(context, WASM)?;
     tools::wasm_bindgen(context)?;
     let trunk = tools::trunk(context)?;
-    let node = tools::node(context)?;
-    let chromium = tools::chromium(context)?;
-
     let site = context.target.join("web-dist");
     let mut build = Command::new(trunk);
     build.args(["build", "--release", "--offline", "--dist"]).arg(&site).current_dir(&context.root);
@@ -59,7 +58,13 @@ fn page(context: &Context, report: &mut PartReport) -> Result<(), String> {
     build.env_remove("NO_COLOR").env_remove("RUSTFLAGS");
     tools::with_search_path(context, &mut build)?;
     process::run(&mut build)?;
+    Ok(site)
+}
 
+fn page(context: &Context, report: &mut PartReport) -> Result<(), String> {
+    let node = tools::node(context)?;
+    let chromium = tools::chromium(context)?;
+    let site = build_page(context)?;
     let path = match context.model() {
         Ok(path) => path,
         Err(error) => {
