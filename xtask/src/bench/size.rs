@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::machine::Machine;
+use super::table::markdown;
 use super::{folder, make, page, peers};
 use crate::context::Context;
 use crate::parts::web;
@@ -218,23 +219,13 @@ impl Row {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut lines = vec![["what".to_owned(), "Tallow".into(), "peer".into(), "ratio".into()]];
+    let mut lines = vec![["what", "Tallow", "peer", "ratio"].map(String::from).to_vec()];
     for row in rows {
         let cell = |value: Option<f64>| value.map_or_else(String::new, row.show);
         let ratio = row.tallow.zip(row.peer).map_or_else(String::new, |(tallow, peer)| format!("{:.2}", peer / tallow));
-        lines.push([row.what.to_owned(), cell(row.tallow), cell(row.peer), ratio]);
+        lines.push(vec![row.what.to_owned(), cell(row.tallow), cell(row.peer), ratio]);
     }
-    let widths: Vec<usize> = (0..4).map(|i| lines.iter().map(|line| line[i].len()).max().unwrap_or(0)).collect();
-    let mut text = String::new();
-    for (n, line) in lines.iter().enumerate() {
-        let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}")).collect();
-        text += &format!("| {} |\n", cells.join(" | "));
-        if n == 0 {
-            let rules: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
-            text += &format!("| {} |\n", rules.join(" | "));
-        }
-    }
-    text
+    markdown(&lines)
 }
 
 #[cfg(test)]
