@@ -40,41 +40,21 @@ fn main() -> ExitCode {
             }
             Err(error) => fail(&error),
         },
-        Ok(Command::Ops) => match Context::new(false, true).and_then(|context| ops::write(&context)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error),
-        },
-        Ok(Command::BenchGpu(arguments)) => {
-            match Context::new(false, true).and_then(|context| bench_gpu::run(&context, &arguments)) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => fail(&error),
-            }
-        }
-        Ok(Command::Bench(options)) => {
-            match Context::new(false, true).and_then(|context| bench::run(&context, &options)) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => fail(&error),
-            }
-        }
-        Ok(Command::BenchGrowth(options)) => {
-            match Context::new(false, true).and_then(|context| bench::growth::run(&context, &options)) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => fail(&error),
-            }
-        }
-        Ok(Command::BenchSize(write)) => {
-            match Context::new(false, true).and_then(|context| bench::size::run(&context, write)) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => fail(&error),
-            }
-        }
-        Ok(Command::BenchWeb(options)) => {
-            match Context::new(false, true).and_then(|context| bench::web::run(&context, &options)) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => fail(&error),
-            }
-        }
+        Ok(Command::Ops) => chore(ops::write),
+        Ok(Command::Bench(options)) => chore(|context| bench::run(context, &options)),
+        Ok(Command::BenchGrowth(options)) => chore(|context| bench::growth::run(context, &options)),
+        Ok(Command::BenchWeb(options)) => chore(|context| bench::web::run(context, &options)),
+        Ok(Command::BenchSize(write)) => chore(|context| bench::size::run(context, write)),
+        Ok(Command::BenchGpu(arguments)) => chore(|context| bench_gpu::run(context, &arguments)),
         Err(error) => fail(&format!("{error}\n`cargo xtask --help` lists what there is.")),
+    }
+}
+
+/// Does what is no test: tools may be installed for it.
+fn chore(work: impl FnOnce(&Context) -> Result<(), String>) -> ExitCode {
+    match Context::new(false, true).and_then(|context| work(&context)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
     }
 }
 

@@ -31,8 +31,8 @@ multiversion! {
     pub(crate) fn carry(x: &mut [f32], total: &mut [f64]) = carry_body;
     /// The sum, in 32 separate lanes: more exact than one running sum.
     pub fn sum(x: &[f32]) -> f32 = sum_body;
-    /// The sums of slices of one length, each the very number that [`sum`] gives. Rows that are read side by side come from
-    /// memory a fifth faster than one after the other: each is a stream of its own to the prefetcher.
+    /// The sums of slices of one length, each the very number that [`sum`] gives. Rows are read side by side: each is a
+    /// stream of its own to the prefetcher, and several keep memory busier than one.
     pub(crate) fn sums(x: [&[f32]; 4]) -> [f32; 4] = sums_body;
     /// The largest value; NaN if there is one; negative infinity for an empty slice.
     pub fn max(x: &[f32]) -> f32 = max_body;
