@@ -226,7 +226,7 @@ fn run_some<F: Format + X86>(
 
 /// What a format must have on this architecture besides [`Format`].
 #[cfg(target_arch = "x86_64")]
-pub(crate) use super::dot_x86::Load as X86;
+pub(crate) use super::load_x86::Load as X86;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) trait X86 {}
 #[cfg(not(target_arch = "x86_64"))]

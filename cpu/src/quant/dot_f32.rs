@@ -1,4 +1,4 @@
-//! One weight row by a few f32 activation rows: each block is dequantized into lanes and multiplied. On x86, `dot_x86`
+//! One weight row by a few f32 activation rows: each block is dequantized into lanes and multiplied. On x86, `dot_f32_x86`
 //! has copies that keep the blocks in registers.
 
 use super::dot::X86;
@@ -73,7 +73,7 @@ impl Kernel for Q6K {
 /// Every weight row by the `out.rows()` (at most [`max_m`]) rows of `x`.
 pub(crate) fn run<F: Kernel + X86>(isa: Isa, weights: &[u8], k: usize, x: &[f32], out: &mut TileMut<'_>) {
     #[cfg(target_arch = "x86_64")]
-    if super::dot_x86::run_f32::<F>(isa, weights, k, x, out) {
+    if super::dot_f32_x86::run_f32::<F>(isa, weights, k, x, out) {
         return;
     }
     (F::ROWS)(isa, weights, k, x, out);

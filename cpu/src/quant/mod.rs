@@ -9,15 +9,19 @@
 //! - [`acts`]: 8-bit activations;
 //! - [`tile`]: `tile_q8` and `tile_f32`, some weight rows by all activation rows;
 //! - [`matmul`]: the same over a [`Pool`](crate::Pool);
-//! - `dot_*`: one weight row by a few activation rows (decoding, bound by memory);
+//! - `dot_*`: one weight row, or four, by a few activation rows (decoding, bound by memory);
 //! - `panel_*`: 16 weight rows, unpacked once and used for all activation rows (prompts, bound by arithmetic).
 
 pub mod acts;
 mod dot;
 mod dot_f32;
 #[cfg(target_arch = "x86_64")]
+mod dot_f32_x86;
+#[cfg(target_arch = "x86_64")]
 mod dot_x86;
 pub mod format;
+#[cfg(target_arch = "x86_64")]
+mod load_x86;
 pub mod matmul;
 mod panel;
 mod panel_f32;

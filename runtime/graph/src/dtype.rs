@@ -207,6 +207,8 @@ pub trait Element: Copy + Send + Sync + 'static {
     fn put(self, out: &mut Vec<u8>);
     /// Reads `size_in_bytes` little-endian bytes; missing bytes read as zero.
     fn take(bytes: &[u8]) -> Self;
+    /// Reads all whole elements of little-endian bytes.
+    fn take_all(bytes: &[u8]) -> Vec<Self>;
 }
 
 macro_rules! element_of_8_bits {
@@ -224,6 +226,9 @@ macro_rules! element_of_8_bits {
             }
             fn take(bytes: &[u8]) -> Self {
                 $ty::from_bits(bytes.first().copied().unwrap_or(0))
+            }
+            fn take_all(bytes: &[u8]) -> Vec<Self> {
+                bytes.iter().map(|&bits| $ty::from_bits(bits)).collect()
             }
         }
     };
@@ -250,6 +255,9 @@ macro_rules! element {
                 let n = raw.len().min(bytes.len());
                 raw[..n].copy_from_slice(&bytes[..n]);
                 Self::from_le_bytes(raw)
+            }
+            fn take_all(bytes: &[u8]) -> Vec<Self> {
+                bytes.as_chunks().0.iter().map(|&raw| Self::from_le_bytes(raw)).collect()
             }
         }
     };
@@ -307,6 +315,7 @@ mod tests {
         (-1.5f32).put(&mut bytes);
         assert_eq!(f32::take(&bytes), -1.5);
         assert_eq!(f32::take(&bytes[..2]).to_bits() >> 16, 0);
+        assert_eq!(f32::take_all(&[&bytes[..], &bytes, &[7]].concat()), [-1.5, -1.5]);
         assert_eq!(u8::from_f64(300.0), 255);
     }
 }

@@ -67,7 +67,7 @@ impl<'a> HostView<'a> {
     /// A copy of the elements; an error where the dtype is another.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         check::<T>(self.dtype)?;
-        Ok(self.bytes.chunks_exact(self.dtype.size_in_bytes()).map(T::take).collect())
+        Ok(T::take_all(self.bytes))
     }
 }
 

@@ -46,7 +46,7 @@ impl Tensor {
             return Err(Error::op("to_vec", message));
         }
         let bytes = self.to_bytes_async().await?;
-        Ok(bytes.chunks_exact(T::DTYPE.size_in_bytes()).map(T::take).collect())
+        Ok(T::take_all(&bytes))
     }
 
     fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
