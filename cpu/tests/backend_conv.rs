@@ -194,6 +194,22 @@ fn check_ways(seed: u64, dtype: DType) {
     }
 }
 
+/// Large ones, whose patches are read as they lie: lines of several parts, rests of panels, planes with and without lanes.
+fn check_large(seed: u64, dtype: DType) {
+    let shapes: [([i64; 4], &[Axis]); 6] = [
+        ([2, 1, 24, 56], &[axis(14, 3, 1, 1, 1), axis(14, 3, 1, 1, 1)]),
+        ([1, 1, 50, 40], &[axis(29, 3, 2, 1, 1), axis(31, 3, 2, 1, 1)]),
+        ([1, 2, 25, 32], &[axis(19, 3, 1, 0, 1), axis(31, 3, 1, 4, 2)]),
+        ([1, 1, 6, 33], &[axis(5, 3, 1, 1, 1), axis(9, 3, 1, 2, 1), axis(17, 3, 1, 0, 1)]),
+        ([1, 1, 50, 72], &[axis(400, 3, 1, 1, 1)]),
+        ([1, 1, 35, 64], &[[8, 3, 8, 1, 1, 1, 1], [40, 4, 80, 1, 2, 1, 2]]),
+    ];
+    for (i, (lead, axes)) in shapes.into_iter().enumerate() {
+        let other = (seed + i as u64) % 2 == 1;
+        check_conv(seed, dtype, lead, axes, other, other);
+    }
+}
+
 /// Held while the process's instruction set matters.
 static ISA: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
@@ -204,8 +220,10 @@ fn every_instruction_set_and_dtype() {
         // For the whole process: the other tests hold with any.
         tallow_cpu::Isa::set_current(Some(isa));
         check_ways(10 * i as u64, DType::F32);
+        check_large(i as u64, DType::F32);
         if i % 2 == 0 {
             check_ways(10 * i as u64 + 3, DType::F64);
+            check_large(i as u64 + 1, DType::F64);
         }
     }
     tallow_cpu::Isa::set_current(None);
@@ -216,7 +234,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
     let _held = ISA.lock();
     let mut noise = Noise(77);
     let axes = [axis(14, 3, 1, 1, 1), axis(14, 3, 1, 1, 1)];
-    for lead in [[2, 1, 40, 50], [1, 1, 40, 64], [3, 8, 1, 1], [2, 4, 6, 6]] {
+    for lead in [[2, 1, 40, 50], [1, 1, 40, 64], [2, 1, 60, 64], [3, 8, 1, 1], [2, 4, 6, 6]] {
         let [samples, groups, channels, outputs] = lead;
         let (input, filter) = ([samples, groups, channels, 14, 14], [groups, outputs, channels, 3, 3]);
         let inputs: Vec<Vec<u8>> =

@@ -10,7 +10,7 @@
 use half::{bf16, f16};
 
 use super::few::{FEW, Few, by_columns, by_rows};
-use super::micro::micro;
+use super::micro::{direct, micro};
 use super::pack::pack;
 use super::simd::{Simd, Source};
 use crate::Isa;
@@ -19,6 +19,8 @@ use crate::isa::Level;
 
 /// See [`micro`].
 type Micro<T> = unsafe fn(usize, *const T, *const T, *mut T, usize, usize, bool);
+/// See [`direct`].
+type Direct<T> = unsafe fn(usize, *const T, *const isize, *const T, *mut T, usize, bool);
 /// See [`pack`].
 type Pack<T> = unsafe fn(usize, usize, usize, *const u8, isize, isize, *mut T);
 
@@ -65,6 +67,8 @@ pub(crate) struct Kernel<T: 'static> {
     lanes: usize,
     /// For each number of rows from 1 on, for each number of vectors from 1 on.
     micro: &'static [Micro<T>],
+    /// The same, of left operands that were not packed.
+    direct: &'static [Direct<T>],
     own: Reading<T>,
     /// From f16 and bf16.
     halves: Option<[Reading<T>; 2]>,
@@ -101,6 +105,34 @@ impl<T> Kernel<T> {
         if let (Some(micro), true) = (self.micro.get(at), cols <= self.cols) {
             // SAFETY: the caller's; the kernels of this set are only handed out with its `Isa`.
             unsafe { micro(depth, a, b, c, stride, cols, add) };
+        }
+    }
+
+    /// As [`Kernel::run`], of `rows` neighbouring elements of a left operand as it lies: step l reads them at `a +
+    /// offsets[l]`. The rows of `c` are whole vectors.
+    ///
+    /// # Safety
+    /// `rows` elements (at most [`Kernel::rows`]) are readable at `a` and each of the `offsets`; `b` holds as many steps, as
+    /// in [`Kernel::run`]. `c` has `rows` rows of `cols` elements, rounded up to vectors, `stride` apart, that nobody else
+    /// uses.
+    #[allow(clippy::too_many_arguments, reason = "a kernel's operands")]
+    #[inline]
+    pub unsafe fn run_direct(
+        &self,
+        offsets: &[isize],
+        (a, rows): (*const T, usize),
+        (b, cols): (*const T, usize),
+        c: *mut T,
+        stride: usize,
+        add: bool,
+    ) {
+        if rows == 0 || cols == 0 {
+            return;
+        }
+        let at = (rows - 1) * (self.cols / self.lanes) + (cols - 1) / self.lanes;
+        if let (Some(direct), true) = (self.direct.get(at), cols <= self.cols) {
+            // SAFETY: the caller's; the kernels of this set are only handed out with its `Isa`.
+            unsafe { direct(offsets.len(), a, offsets.as_ptr(), b, c, stride, add) };
         }
     }
 
@@ -151,7 +183,7 @@ impl<T> Kernel<T> {
 
 /// Entry points that are compiled for an instruction set.
 macro_rules! entries {
-    ($micro:ident, $pack:ident, $columns:ident, $rows:ident $(, $feature:literal)?) => {
+    ($micro:ident, $direct:ident, $pack:ident, $columns:ident, $rows:ident $(, $feature:literal)?) => {
         #[allow(clippy::too_many_arguments, reason = "a kernel's operands")]
         $(#[target_feature(enable = $feature)])?
         unsafe fn $micro<S: Simd, const A: usize, const B: usize, const R: usize, const V: usize>(
@@ -165,6 +197,21 @@ macro_rules! entries {
         ) {
             // SAFETY: the caller's.
             unsafe { micro::<S, A, B, R, V>(depth, a, b, c, stride, cols, add) }
+        }
+
+        #[allow(clippy::too_many_arguments, reason = "a kernel's operands")]
+        $(#[target_feature(enable = $feature)])?
+        unsafe fn $direct<S: Simd, const A: usize, const B: usize, const R: usize, const V: usize>(
+            depth: usize,
+            a: *const S::T,
+            offsets: *const isize,
+            b: *const S::T,
+            c: *mut S::T,
+            stride: usize,
+            add: bool,
+        ) {
+            // SAFETY: the caller's.
+            unsafe { direct::<S, B, R, V>(depth, a, offsets, b, c, stride, add) }
         }
 
         #[allow(clippy::too_many_arguments, reason = "a strip of a matrix")]
@@ -198,7 +245,7 @@ macro_rules! entries {
 
 /// A static [`Kernel`].
 macro_rules! kernel {
-    ($name:ident: $t:ty, $s:ty, [$micro:ident $($from:ident)*], $a:literal x $b:literal,
+    ($name:ident: $t:ty, $s:ty, [$micro:ident $direct:ident $($from:ident)*], $a:literal x $b:literal,
      rows $most:literal: [$($r:literal)*], vectors $v:tt $(, $half:tt)?) => {
         static $name: Kernel<$t> = Kernel {
             rows: $most,
@@ -206,6 +253,7 @@ macro_rules! kernel {
             cols: $b,
             lanes: <$s as Simd>::LANES,
             micro: kernel!(@table $micro, $s, $a, $b, $v, [$($r)*]),
+            direct: kernel!(@table $direct, $s, $a, $b, $v, [$($r)*]),
             own: kernel!(@from $($from)*, $s, $t),
             halves: kernel!(@halves [$($from)*], $s $(, $half)?),
         };
@@ -231,29 +279,30 @@ macro_rules! kernel {
     };
 }
 
-entries!(micro_plain, pack_plain, columns_plain, rows_plain);
+entries!(micro_plain, direct_plain, pack_plain, columns_plain, rows_plain);
 
 #[cfg(target_arch = "x86_64")]
 mod sets {
     use super::*;
     pub(super) use crate::gemm::x86::*;
 
-    entries!(micro_avx2, pack_avx2, columns_avx2, rows_avx2, "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt");
+    entries!(micro_avx2, direct_avx2, pack_avx2, columns_avx2, rows_avx2, "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt");
     entries!(
         micro_avx512,
+        direct_avx512,
         pack_avx512,
         columns_avx512,
         rows_avx512,
         "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"
     );
-    kernel!(AVX512: f32, Avx512, [micro_avx512 pack_avx512 columns_avx512 rows_avx512], 16 x 32,
+    kernel!(AVX512: f32, Avx512, [micro_avx512 direct_avx512 pack_avx512 columns_avx512 rows_avx512], 16 x 32,
         rows 14: [1 2 3 4 5 6 7 8 9 10 11 12 13 14], vectors 2, halves);
-    kernel!(AVX512_F64: f64, Avx512F64, [micro_avx512 pack_avx512 columns_avx512 rows_avx512], 16 x 16,
+    kernel!(AVX512_F64: f64, Avx512F64, [micro_avx512 direct_avx512 pack_avx512 columns_avx512 rows_avx512], 16 x 16,
         rows 14: [1 2 3 4 5 6 7 8 9 10 11 12 13 14], vectors 2);
-    kernel!(AVX2: f32, Avx2, [micro_avx2 pack_avx2 columns_avx2 rows_avx2], 8 x 16, rows 6: [1 2 3 4 5 6], vectors 2, halves);
-    kernel!(AVX2_F64: f64, Avx2F64, [micro_avx2 pack_avx2 columns_avx2 rows_avx2], 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2);
-    kernel!(PLAIN: f32, Sse, [micro_plain pack_plain columns_plain rows_plain], 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2, halves);
-    kernel!(PLAIN_F64: f64, Sse64, [micro_plain pack_plain columns_plain rows_plain], 8 x 4, rows 6: [1 2 3 4 5 6], vectors 2);
+    kernel!(AVX2: f32, Avx2, [micro_avx2 direct_avx2 pack_avx2 columns_avx2 rows_avx2], 8 x 16, rows 6: [1 2 3 4 5 6], vectors 2, halves);
+    kernel!(AVX2_F64: f64, Avx2F64, [micro_avx2 direct_avx2 pack_avx2 columns_avx2 rows_avx2], 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2);
+    kernel!(PLAIN: f32, Sse, [micro_plain direct_plain pack_plain columns_plain rows_plain], 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2, halves);
+    kernel!(PLAIN_F64: f64, Sse64, [micro_plain direct_plain pack_plain columns_plain rows_plain], 8 x 4, rows 6: [1 2 3 4 5 6], vectors 2);
 
     pub(super) fn f32(isa: Isa) -> &'static Kernel<f32> {
         match isa.level() {
@@ -276,8 +325,8 @@ mod sets {
     use super::*;
     use crate::gemm::neon::*;
 
-    kernel!(NEON: f32, Neon, [micro_plain pack_plain columns_plain rows_plain], 8 x 12, rows 8: [1 2 3 4 5 6 7 8], vectors 3, halves);
-    kernel!(NEON_F64: f64, NeonF64, [micro_plain pack_plain columns_plain rows_plain], 8 x 6, rows 8: [1 2 3 4 5 6 7 8], vectors 3);
+    kernel!(NEON: f32, Neon, [micro_plain direct_plain pack_plain columns_plain rows_plain], 8 x 12, rows 8: [1 2 3 4 5 6 7 8], vectors 3, halves);
+    kernel!(NEON_F64: f64, NeonF64, [micro_plain direct_plain pack_plain columns_plain rows_plain], 8 x 6, rows 8: [1 2 3 4 5 6 7 8], vectors 3);
 
     pub(super) fn f32(_: Isa) -> &'static Kernel<f32> {
         &NEON
@@ -299,11 +348,11 @@ mod sets {
     #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
     type VectorsF64 = Array<f64>;
 
-    kernel!(PLAIN: f32, Vectors, [micro_plain pack_plain columns_plain rows_plain], 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2, halves);
+    kernel!(PLAIN: f32, Vectors, [micro_plain direct_plain pack_plain columns_plain rows_plain], 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2, halves);
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-    kernel!(PLAIN_F64: f64, VectorsF64, [micro_plain pack_plain columns_plain rows_plain], 8 x 4, rows 6: [1 2 3 4 5 6], vectors 2);
+    kernel!(PLAIN_F64: f64, VectorsF64, [micro_plain direct_plain pack_plain columns_plain rows_plain], 8 x 4, rows 6: [1 2 3 4 5 6], vectors 2);
     #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
-    kernel!(PLAIN_F64: f64, VectorsF64, [micro_plain pack_plain columns_plain rows_plain], 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2);
+    kernel!(PLAIN_F64: f64, VectorsF64, [micro_plain direct_plain pack_plain columns_plain rows_plain], 8 x 8, rows 6: [1 2 3 4 5 6], vectors 2);
 
     pub(super) fn f32(_: Isa) -> &'static Kernel<f32> {
         &PLAIN

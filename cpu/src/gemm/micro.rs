@@ -8,6 +8,8 @@ use super::simd::Simd;
 
 /// Steps of the depth by which the right operand is asked for ahead of time.
 const AHEAD: usize = 8;
+/// Bytes that are asked for at a time.
+const LINE: usize = 64;
 
 /// `c[i, j] (+)= sum over l < depth of a[l, i] * b[l, j]` for `R` rows and `cols` columns.
 ///
@@ -80,13 +82,56 @@ unsafe fn step<S: Simd, const B: usize, const R: usize, const V: usize>(
         let mut y = [S::zero(); V];
         for v in 0..V {
             // The right operand's panel streams from the second cache.
-            S::prefetch(b.wrapping_add(AHEAD * B + v * S::LANES));
+            if (v * S::LANES * size_of::<S::T>()).is_multiple_of(LINE) {
+                S::prefetch(b.wrapping_add(AHEAD * B + v * S::LANES));
+            }
             y[v] = S::load(b.add(v * S::LANES));
         }
         for r in 0..R {
             let x = S::splat(a.add(r));
             for v in 0..V {
                 acc[r][v] = S::fma(x, y[v], acc[r][v]);
+            }
+        }
+    }
+}
+
+/// As [`micro`], of a left operand that was not packed: element `i` of step `l` lies at `a + offsets[l] + i`. `c` has whole
+/// vectors of columns.
+///
+/// # Safety
+/// The processor has `S`. There are `depth` offsets, and `R` elements to read at each; `b` and `c` are as in [`micro`].
+#[allow(clippy::too_many_arguments, reason = "a kernel's operands")]
+#[inline(always)]
+pub(super) unsafe fn direct<S: Simd, const B: usize, const R: usize, const V: usize>(
+    depth: usize,
+    a: *const S::T,
+    offsets: *const isize,
+    b: *const S::T,
+    c: *mut S::T,
+    stride: usize,
+    add: bool,
+) {
+    // SAFETY: the caller's, for all that follows.
+    unsafe {
+        let mut acc = [[S::zero(); V]; R];
+        let (mut b, mut l) = (b, 0);
+        while l + 4 <= depth {
+            for i in 0..4 {
+                step::<S, B, R, V>(&mut acc, a.offset(offsets.add(l + i).read()), b);
+                b = b.add(B);
+            }
+            l += 4;
+        }
+        while l < depth {
+            step::<S, B, R, V>(&mut acc, a.offset(offsets.add(l).read()), b);
+            b = b.add(B);
+            l += 1;
+        }
+        for (r, sums) in acc.iter().enumerate() {
+            for (v, sum) in sums.iter().enumerate() {
+                let at = c.add(r * stride + v * S::LANES);
+                S::store(at, if add { S::add(S::load(at), *sum) } else { *sum });
             }
         }
     }

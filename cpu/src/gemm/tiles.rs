@@ -167,7 +167,7 @@ impl Cut {
     }
 
     /// Of a block of the depth: by its length alone, so that sums do not depend on how a product is cut.
-    fn depth(k: usize) -> usize {
+    pub fn depth(k: usize) -> usize {
         let blocks = k.div_ceil(DEPTH).max(1);
         k.div_ceil(blocks).next_multiple_of(4).max(4)
     }

@@ -9,6 +9,7 @@
 //! ([`depthwise`]).
 
 mod depthwise;
+mod direct;
 mod geometry;
 mod patches;
 mod planes;
@@ -164,6 +165,8 @@ fn run_as<T: Num + Element>(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv
     let in_runs = split * x_spatial[2] == 1;
     // Straight from the input: what is packed lies in runs, or is read once. Along the taps, all of it has to be there.
     let in_place = if by_taps { in_runs && inside } else { in_runs || last.taps == 1 };
+    let direct = !by_taps && (!in_place || in_runs) && direct::fits(T::kernel(step.isa), &geometry, &phases);
+    let in_place = in_place && (inside || !direct);
     let depthwise = depthwise::fits::<T>(&geometry, by_taps, &phases);
     let plain = code.epilogue.is_acc && code.class.is_stored_as(code.epilogue.dtype);
     // One phase: positions of a sample and channel follow one another.
@@ -223,20 +226,24 @@ fn run_as<T: Num + Element>(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv
         } else {
             let to = Memory(part(planes_at));
             let plane = frame.plane();
+            // Rows of all channels lie side by side where they are read as they lie: they are read channel after channel.
+            let row = frame.row();
+            let (channel, rows) = if direct { (row, channels * row) } else { (plane, row) };
+            let apart = [frame.length[1] * rows, rows];
             step.pool.run_ranges(samples * groups * channels, GRAIN / plane.max(1), &|range| {
                 for at in range {
                     let index = [at / (groups * channels), at / channels % groups, at % channels];
                     // SAFETY: `bind` checked the input; the plane is this task's own.
                     unsafe {
-                        let to = to.at().cast::<T>().add(at * plane);
-                        frame.fill(&geometry, source.plane(index), source.spatial, to);
+                        let to = to.at().cast::<T>().add(at / channels * channels * plane + at % channels * channel);
+                        frame.fill(step.isa, &geometry, (source.plane(index), source.spatial), (to, apart));
                     }
                 }
             });
             Planes {
                 at: part(planes_at).cast_const().cast(),
-                strides: [groups * channels * plane, channels * plane, plane].map(|n| n as i64),
-                spatial: [frame.length[1] * frame.row(), frame.row(), 1].map(|n| n as i64),
+                strides: [groups * channels * plane, channels * plane, channel].map(|n| n as i64),
+                spatial: [apart[0], apart[1], 1].map(|n| n as i64),
                 origin: frame.origin,
                 split,
                 lane: frame.lane as i64,
@@ -250,6 +257,7 @@ fn run_as<T: Num + Element>(step: &StepRun<'_>, kernel: &ConvKernel, code: &Conv
             steps,
             gaps,
             by_taps,
+            direct,
             masked: in_place && !by_taps && masked::<T>(step.isa) && geometry.is_same_grid(&phases, source.spatial),
             planes,
             filter: weights,

@@ -56,7 +56,7 @@ pub(super) fn wide<T: Num>() -> bool {
 
 impl<T: Num + Element> Job<'_, T> {
     /// Where the first position that a phase reads lies on an axis, counted from the planes' origin.
-    fn start(&self, phase: &[Phase; 3], axis: usize) -> i64 {
+    pub(super) fn start(&self, phase: &[Phase; 3], axis: usize) -> i64 {
         phase[axis].from - self.planes.origin[axis]
     }
 

@@ -2,7 +2,14 @@
 //! direction has a step or a stride, or taps run across padding, as planes with their padding, in which neighbours lie
 //! side by side.
 
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
 use super::geometry::{Geometry, Phase};
+use super::vectors::fill_rows;
+use crate::Isa;
+use crate::backend::class::{Class, Num};
 
 /// Which part of the (padded) input a plane holds, and how.
 #[derive(Debug, Clone, Copy)]
@@ -54,17 +61,24 @@ impl Frame {
     }
 
     /// The positions of an axis that lie inside the input.
-    pub fn inside(&self, geometry: &Geometry, axis: usize) -> std::ops::Range<usize> {
+    pub fn inside(&self, geometry: &Geometry, axis: usize) -> Range<usize> {
         let (origin, length) = (self.origin[axis], self.length[axis] as i64);
         let first = (-origin).clamp(0, length);
         first as usize..(geometry.axes[axis].size - origin).clamp(first, length) as usize
     }
 
-    /// Fills a plane from the input's plane at `from`, with these strides; zeros where the input has nothing.
+    /// Fills a plane, whose rows and planes of rows are `apart`, from the input's plane at `from`, with these strides; zeros
+    /// where the input has nothing.
     ///
     /// # Safety
-    /// `from` has the geometry's sizes under the strides; `to` has room for the plane, which nobody else uses.
-    pub unsafe fn fill<T: Copy + Default>(&self, geometry: &Geometry, from: *const T, strides: [i64; 3], to: *mut T) {
+    /// `from` has the geometry's sizes under the strides; `to` has room for the rows, which nobody else uses.
+    pub unsafe fn fill<T: Num>(
+        &self,
+        isa: Isa,
+        geometry: &Geometry,
+        (from, strides): (*const T, [i64; 3]),
+        (to, apart): (*mut T, [usize; 2]),
+    ) {
         let columns = self.inside(geometry, 2);
         let row = Row {
             split: self.split,
@@ -73,19 +87,37 @@ impl Frame {
             count: columns.len(),
             stride: strides[2] as isize,
         };
-        // SAFETY: the caller's.
-        unsafe { std::slice::from_raw_parts_mut(to, self.plane()) }.fill(T::default());
-        if columns.is_empty() {
-            return;
-        }
-        for q0 in self.inside(geometry, 0) {
-            for q1 in self.inside(geometry, 1) {
+        // What the input has not, in a row that is inside.
+        let outside: SmallVec<[Range<usize>; 8]> = (0..self.split)
+            .flat_map(|lane| {
+                let up = |end: usize| end.saturating_sub(lane).div_ceil(self.split);
+                let at = lane * self.lane;
+                [at..at + up(columns.start), at + up(columns.end)..at + self.lane]
+            })
+            .collect();
+        let (inside, whole) = ([0, 1].map(|axis| self.inside(geometry, axis)), 0..self.row());
+        let mut rows: SmallVec<[(i64, usize); 64]> = SmallVec::new();
+        for q0 in 0..self.length[0] {
+            for q1 in 0..self.length[1] {
+                let place = q0 * apart[0] + q1 * apart[1];
+                let is_inside = inside[0].contains(&q0) && inside[1].contains(&q1) && !columns.is_empty();
+                // SAFETY: the caller's; parts of a row of the plane.
+                let clear = |part: Range<usize>| unsafe {
+                    for i in part {
+                        to.add(place + i).write(T::default());
+                    }
+                };
+                if !is_inside {
+                    clear(whole.clone());
+                    continue;
+                }
+                outside.iter().cloned().for_each(clear);
                 let x = |axis: usize, q: usize| (q as i64 + self.origin[axis]) * strides[axis];
-                let from = from.wrapping_offset((x(0, q0) + x(1, q1) + x(2, columns.start)) as isize);
-                // SAFETY: the caller's; a row of the plane.
-                unsafe { row.fill(from, to.add((q0 * self.length[1] + q1) * self.row())) };
+                rows.push((x(0, q0) + x(1, q1) + x(2, columns.start), place));
             }
         }
+        // SAFETY: the caller's.
+        unsafe { fill_rows(isa, T::CLASS == Class::F64, from.cast(), to.cast(), &rows, row) };
     }
 }
 

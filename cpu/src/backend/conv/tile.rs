@@ -31,6 +31,8 @@ pub(super) struct Job<'a, T> {
     pub gaps: [i64; 3],
     /// Patches are packed along the taps, not along the positions.
     pub by_taps: bool,
+    /// Patches are read as they lie: all of them are there, and positions along the last axis follow one another.
+    pub direct: bool,
     /// Positions lie in the input as in the output, one after the other, and the processor has vectors with masks.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only AVX-512 has such loads"))]
     pub masked: bool,
@@ -40,21 +42,21 @@ pub(super) struct Job<'a, T> {
 }
 
 /// The products of a phase, one a group.
-struct Part<'a> {
-    phase: &'a [Phase; 3],
-    filters: Filters,
+pub(super) struct Part<'a> {
+    pub phase: &'a [Phase; 3],
+    pub filters: Filters,
     /// Positions of all samples.
-    columns: usize,
-    depth: usize,
+    pub columns: usize,
+    pub depth: usize,
     /// Patches are the left operand.
     turned: bool,
 }
 
 /// Some output channels by some columns of a product.
-struct Block {
-    group: usize,
-    rows: (usize, usize),
-    columns: (usize, usize),
+pub(super) struct Block {
+    pub group: usize,
+    pub rows: (usize, usize),
+    pub columns: (usize, usize),
 }
 
 impl<T: Num + Element> Job<'_, T> {
@@ -82,6 +84,10 @@ impl<T: Num + Element> Job<'_, T> {
             for part in &parts {
                 let cut = Cut::tall(kernel, sizes(part), threads);
                 for group in 0..groups {
+                    if self.direct {
+                        self.run_direct(kernel, part, group, &failed)?;
+                        continue;
+                    }
                     self.large(kernel, part, group, cut, &failed)?;
                 }
             }
@@ -210,7 +216,13 @@ impl<T: Num + Element> Job<'_, T> {
     ///
     /// # Safety
     /// The sums are there; the block's outputs are this task's own.
-    unsafe fn deliver(&self, phase: &[Phase; 3], block: &Block, sums: *const T, stride: usize) -> Result<()> {
+    pub(super) unsafe fn deliver(
+        &self,
+        phase: &[Phase; 3],
+        block: &Block,
+        sums: *const T,
+        stride: usize,
+    ) -> Result<()> {
         let output = self.output;
         let all = positions(phase);
         let rows = block.rows.1 - block.rows.0;
