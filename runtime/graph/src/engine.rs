@@ -225,17 +225,9 @@ impl Engine {
             return Err(Error::op(op.name(), format!("{shape:?} of {dtype} is more than can be addressed")));
         }
         let (number, id) = (self.made.fetch_add(1, Ordering::Relaxed), self.id);
-        let node = Arc::new(Node {
-            engine: self,
-            op,
-            dtype,
-            shape,
-            scalars,
-            custom,
-            mark: AtomicU64::new(0),
-            number,
-            state: Locked::new(id, State { edges, buffer: None, fused: false, lost: None, fault: None }),
-        });
+        let state = Locked::new(id, State { edges, buffer: None, fused: false, lost: None, fault: None });
+        let node = Node { engine: self, op, dtype, shape, scalars, custom, mark: AtomicU64::new(0), number, state };
+        let node = Arc::new(node);
         let full = {
             let mut pending = node.engine.pending.lock();
             pending.nodes.push(Arc::downgrade(&node));

@@ -6,6 +6,7 @@ use crate::{
     locked::Locked,
 };
 use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::sync::{Arc, atomic::AtomicU64};
 
 /// What a node computes. Sizes and scalars are not part of it.
@@ -224,23 +225,54 @@ impl Node {
     }
 }
 
+thread_local! {
+    /// Nodes that this thread has let go of while it takes others apart.
+    static FALLING: RefCell<Falling> = const { RefCell::new(Falling { nodes: Vec::new(), busy: false }) };
+}
+
+struct Falling {
+    nodes: Vec<Arc<Node>>,
+    /// Somebody further up is taking them apart.
+    busy: bool,
+}
+
 impl Drop for Node {
     /// Takes a chain apart one node at a time: a million pending nodes must not recurse.
     fn drop(&mut self) {
-        let state = self.state.owned();
-        if state.edges.is_empty() {
+        let edges = &mut self.state.owned().edges;
+        if edges.is_empty() {
             return;
         }
-        let mut pending: Vec<Edges> = vec![std::mem::take(&mut state.edges)];
-        while let Some(edges) = pending.pop() {
-            for edge in edges {
-                if let Some(mut node) = Arc::into_inner(edge.node) {
-                    let inner = std::mem::take(&mut node.state.owned().edges);
-                    if !inner.is_empty() {
-                        pending.push(inner);
-                    }
-                }
-            }
+        let add = |falling: &RefCell<Falling>| {
+            let mut falling = falling.borrow_mut();
+            falling.nodes.extend(edges.drain(..).map(|edge| edge.node));
+            !std::mem::replace(&mut falling.busy, true)
+        };
+        let next = || {
+            FALLING.with(|falling| {
+                let mut falling = falling.borrow_mut();
+                let node = falling.nodes.pop();
+                falling.busy = node.is_some();
+                node
+            })
+        };
+        match FALLING.try_with(add) {
+            Ok(false) => {}
+            // Each may add its own operands.
+            Ok(true) => while next().is_some() {},
+            // The thread is ending, and its list is gone already.
+            Err(_) => fall(std::mem::take(edges)),
+        }
+    }
+}
+
+/// The same with a list of its own.
+#[cold]
+fn fall(edges: Edges) {
+    let mut nodes: Vec<Arc<Node>> = edges.into_iter().map(|edge| edge.node).collect();
+    while let Some(node) = nodes.pop() {
+        if let Some(mut node) = Arc::into_inner(node) {
+            nodes.extend(node.state.owned().edges.drain(..).map(|edge| edge.node));
         }
     }
 }

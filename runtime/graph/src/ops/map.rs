@@ -1,7 +1,7 @@
 //! Element-wise operations. Operands broadcast as in numpy.
 
 use super::{refuse_packed, same_engine};
-use crate::{BinaryOp, CompareOp, DType, Edge, Error, MapOp, Node, Op, Result, Scalar, Shape, UnaryOp};
+use crate::{BinaryOp, CompareOp, DType, Edge, Edges, Error, MapOp, Node, Op, Result, Scalar, Shape, UnaryOp};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
@@ -25,41 +25,44 @@ pub fn unary(op: UnaryOp, x: Edge) -> Result<Arc<Node>> {
     map(MapOp::Unary(op), dtype, smallvec![x], SmallVec::new())
 }
 
-fn map(op: MapOp, dtype: DType, edges: crate::Edges, scalars: SmallVec<[Scalar; 2]>) -> Result<Arc<Node>> {
+fn map(op: MapOp, dtype: DType, edges: Edges, scalars: SmallVec<[Scalar; 2]>) -> Result<Arc<Node>> {
     let engine = edges[0].node.engine.clone();
     let shape = edges[0].view.shape.clone();
     engine.into_node(Op::Map(op), dtype, shape, edges, scalars, None)
 }
 
-/// Both operands, broadcast to one shape; they must have one dtype.
-fn broadcast(op: &'static str, a: Edge, b: Edge) -> Result<(Edge, Edge)> {
-    same_engine(op, &[&a, &b])?;
-    refuse_packed(op, &[&a, &b])?;
+/// Broadcasts both operands to one shape; they must have one dtype. In place, since edges are large.
+fn broadcast(op: &'static str, edges: &mut [Edge]) -> Result<()> {
+    let [a, b] = edges else { return Ok(()) };
+    same_engine(op, &[a, b])?;
+    refuse_packed(op, &[a, b])?;
     if a.node.dtype != b.node.dtype {
         let message = format!("dtypes {} and {} differ: convert one with to_dtype", a.node.dtype, b.node.dtype);
         return Err(Error::op(op, message));
     }
     if a.view.shape == b.view.shape {
-        return Ok((a, b));
+        return Ok(());
     }
     let shape = a.view.shape.broadcast(&b.view.shape);
     let shape = shape
         .ok_or_else(|| Error::op(op, format!("shapes {:?} and {:?} do not broadcast", a.view.shape, b.view.shape)))?;
-    Ok((stretch(op, a, &shape)?, stretch(op, b, &shape)?))
+    stretch(op, a, &shape)?;
+    stretch(op, b, &shape)
 }
 
-fn stretch(op: &'static str, edge: Edge, shape: &Shape) -> Result<Edge> {
+fn stretch(op: &'static str, edge: &mut Edge, shape: &Shape) -> Result<()> {
     let view = edge.view.broadcast_to(shape);
-    let view = view.ok_or_else(|| Error::op(op, format!("{:?} does not broadcast to {shape:?}", edge.view.shape)))?;
-    Ok(Edge { node: edge.node, view })
+    edge.view = view.ok_or_else(|| Error::op(op, format!("{:?} does not broadcast to {shape:?}", edge.view.shape)))?;
+    Ok(())
 }
 
 /// f(a, b), in their dtype.
 pub fn binary(op: BinaryOp, a: Edge, b: Edge) -> Result<Arc<Node>> {
-    let (a, b) = broadcast(op.name(), a, b)?;
-    let dtype = a.node.dtype;
+    let mut edges = Edges::from_buf([a, b]);
+    broadcast(op.name(), &mut edges)?;
+    let dtype = edges[0].node.dtype;
     check_bitwise(op, dtype)?;
-    map(MapOp::Binary(op), dtype, smallvec![a, b], SmallVec::new())
+    map(MapOp::Binary(op), dtype, edges, SmallVec::new())
 }
 
 /// f(x, scalar), in x's dtype.
@@ -79,8 +82,9 @@ pub fn affine(x: Edge, factor: Scalar, term: Scalar) -> Result<Arc<Node>> {
 
 /// a < b and its kind: U8, 0 or 1.
 pub fn compare(op: CompareOp, a: Edge, b: Edge) -> Result<Arc<Node>> {
-    let (a, b) = broadcast("cmp", a, b)?;
-    map(MapOp::Compare(op), DType::U8, smallvec![a, b], SmallVec::new())
+    let mut edges = Edges::from_buf([a, b]);
+    broadcast("cmp", &mut edges)?;
+    map(MapOp::Compare(op), DType::U8, edges, SmallVec::new())
 }
 
 /// Elements of `then` where `condition` (an integer dtype) is not zero, of `otherwise` elsewhere.
@@ -90,17 +94,16 @@ pub fn where_cond(condition: Edge, then: Edge, otherwise: Edge) -> Result<Arc<No
         let message = format!("the condition must be of an integer dtype, not {}", condition.node.dtype);
         return Err(Error::op("where_cond", message));
     }
-    let (then, otherwise) = broadcast("where_cond", then, otherwise)?;
-    let shape = condition.view.shape.broadcast(&then.view.shape).ok_or_else(|| {
-        let message = format!("shapes {:?} and {:?} do not broadcast", condition.view.shape, then.view.shape);
-        Error::op("where_cond", message)
-    })?;
-    let dtype = then.node.dtype;
-    let edges = smallvec![
-        stretch("where_cond", condition, &shape)?,
-        stretch("where_cond", then, &shape)?,
-        stretch("where_cond", otherwise, &shape)?
-    ];
+    let mut edges: Edges = smallvec![condition, then, otherwise];
+    broadcast("where_cond", &mut edges[1..])?;
+    let (condition, then) = (&edges[0].view.shape, &edges[1].view.shape);
+    let shape = condition
+        .broadcast(then)
+        .ok_or_else(|| Error::op("where_cond", format!("shapes {condition:?} and {then:?} do not broadcast")))?;
+    for edge in &mut edges {
+        stretch("where_cond", edge, &shape)?;
+    }
+    let dtype = edges[1].node.dtype;
     map(MapOp::Where, dtype, edges, SmallVec::new())
 }
 

@@ -58,6 +58,11 @@ const MAX_NODES: usize = LEAF as usize;
 /// Rounds that marks can tell apart.
 pub(crate) const MAX_ROUNDS: u64 = 1 << (64 - POSITION_BITS);
 
+/// Whether a round (in its place above the position) has met a node.
+fn seen(node: &Node, round: u64) -> bool {
+    node.mark.load(Ordering::Relaxed) >> POSITION_BITS == round >> POSITION_BITS
+}
+
 impl Collected {
     /// The target of an edge of a collected node.
     pub(crate) fn target(&self, edge: &Edge) -> Target {
@@ -80,13 +85,16 @@ impl Collected {
     pub(crate) fn collect(&mut self, token: &Token, round: u64, roots: &[Arc<Node>]) -> Result<()> {
         let round = round << POSITION_BITS;
         for root in roots {
-            self.visit(token, round, root);
+            self.visit(token, round, root.clone());
             while let Some((node, next)) = self.stack.last_mut() {
                 let edges = &node.state.get(token).edges;
                 if let Some(edge) = edges.get(*next) {
                     *next += 1;
-                    let child = edge.node.clone();
-                    self.visit(token, round, &child);
+                    // Looked at before it is cloned: most operands were seen.
+                    if !seen(&edge.node, round) {
+                        let child = edge.node.clone();
+                        self.visit(token, round, child);
+                    }
                 } else if let Some((node, _)) = self.stack.pop() {
                     self.finish(token, round, node);
                 }
@@ -101,8 +109,8 @@ impl Collected {
         Ok(())
     }
 
-    fn visit(&mut self, token: &Token, round: u64, node: &Arc<Node>) {
-        if self.error.is_some() || node.mark.load(Ordering::Relaxed) >> POSITION_BITS == round >> POSITION_BITS {
+    fn visit(&mut self, token: &Token, round: u64, node: Arc<Node>) {
+        if self.error.is_some() || seen(&node, round) {
             return;
         }
         let state = node.state.get(token);
@@ -117,16 +125,16 @@ impl Collected {
         }
         if state.buffer.is_some() {
             node.mark.store(round | LEAF | self.leaves.len() as u64, Ordering::Relaxed);
-            self.leaves.push(node.clone());
+            self.leaves.push(node);
             self.leaf_uses.push(0);
             return;
         }
         node.mark.store(round, Ordering::Relaxed);
         if node.op == Op::Transfer {
-            self.transfers.push(node.clone());
+            self.transfers.push(node);
             return;
         }
-        self.stack.push((node.clone(), 0));
+        self.stack.push((node, 0));
     }
 
     fn finish(&mut self, token: &Token, round: u64, node: Arc<Node>) {

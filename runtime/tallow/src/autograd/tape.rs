@@ -71,6 +71,11 @@ impl<'a> Input<'a> {
         Edge { node: self.node.clone(), view: self.tensor.layout().clone() }
     }
 
+    /// The same, where nothing else is wanted of the operand.
+    pub(crate) fn into_edge(self) -> Edge {
+        Edge { node: self.node, view: self.tensor.layout().clone() }
+    }
+
     /// Its dtype.
     pub(crate) fn dtype(&self) -> DType {
         self.node.dtype()

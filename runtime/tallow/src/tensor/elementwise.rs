@@ -81,6 +81,9 @@ pub(super) fn same_shape(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()>
 /// `a op b`, stretched to one shape.
 pub(super) fn binary(a: &Tensor, b: &Tensor, op: BinaryOp) -> Result<Tensor> {
     let (x, y) = (a.input(), b.input());
+    if x.tape().is_none() && y.tape().is_none() {
+        return Ok(a.result(ops::binary(op, x.into_edge(), y.into_edge())?));
+    }
     let result = a.result(ops::binary(op, x.edge(), y.edge())?);
     Ok(rules::binary(result, op, &x, &y))
 }
