@@ -20,6 +20,9 @@ use crate::gemm::{Cut, Element, Kernel, Stored, Strip};
 const TILE: (usize, usize) = (128, 256);
 /// Tiles that each thread should have.
 const TILES: usize = 6;
+/// Positions of a tile that packs its filters for itself, at most, and how many such tiles each thread should have.
+const FEW: usize = 1024;
+const OWN_TILES: usize = 4;
 /// Sums that the micro-kernel should keep: fewer, and it waits for each of them.
 const SUMS: usize = 8;
 
@@ -54,64 +57,127 @@ impl Lines {
     }
 }
 
-/// What the tiles of a product share.
-struct Shared<'a, T> {
+/// A phase of a bundle: the product of one remainder along the last axis.
+struct Strand<'a> {
+    part: &'a Part<'a>,
+    /// Where each step of the depth lies, counted from the first element that position 0 could read.
+    offsets: Vec<isize>,
+    /// Where its packed filters begin.
+    filters: usize,
+}
+
+/// What the tiles of a bundle share.
+struct Bundle<'a, T> {
+    group: usize,
     lines: Lines,
-    /// Output channels in panels, packed block by block of the depth.
-    filters: *const T,
+    strands: &'a [Strand<'a>],
+    /// Panels of output channels, and a block of the depth.
     panels: usize,
     block: usize,
-    /// Where each step of the depth lies, counted from the first of position 0.
-    offsets: &'a [isize],
+    /// The packed filters; none where each tile packs its own.
+    filters: Option<*const T>,
 }
 
 // SAFETY: memory that is only read while tiles are computed.
-unsafe impl<T> Sync for Shared<'_, T> {}
+unsafe impl<T> Sync for Bundle<'_, T> {}
+
+impl<T> Bundle<'_, T> {
+    /// A panel over a block of a strand's depth.
+    fn strip(&self, kernel: &Kernel<T>, outputs: usize, strand: &Strand<'_>, from: usize, panel: usize) -> Strip {
+        let at = panel * kernel.cols;
+        let depth = self.block.min(strand.offsets.len() - from);
+        Strip { at, width: kernel.cols.min(outputs - at), from, depth, step: kernel.cols }
+    }
+
+    /// Where it is packed.
+    fn place(&self, strand: &Strand<'_>, strip: &Strip) -> usize {
+        strand.filters + strip.from * self.panels * strip.step + strip.at * strip.depth
+    }
+}
 
 impl<T: Num + Element> Job<'_, T> {
-    /// One product on all threads: filters are packed first.
+    /// Runs the products of a group on all threads. Phases that differ along the last axis alone go together, so that lines
+    /// of the output are written in one piece.
     pub(super) fn run_direct(
         &self,
         kernel: &'static Kernel<T>,
-        part: &Part<'_>,
+        parts: &[Part<'_>],
+        group: usize,
+        failed: &FirstError,
+    ) -> Result<()> {
+        let mut rest = parts;
+        while let Some(first) = rest.first() {
+            let every = first.phase[2].every;
+            let whole = rest.get(..every).is_some_and(|parts| {
+                parts.iter().enumerate().all(|(i, part)| {
+                    let (a, b) = (part.phase, first.phase);
+                    a[..2] == b[..2] && a[2].first == i && a[2].count == b[2].count && a[2].taps == b[2].taps
+                })
+            });
+            let (now, next) = rest.split_at(if whole { every } else { 1 });
+            self.run_bundle(kernel, now, group, failed)?;
+            rest = next;
+        }
+        Ok(())
+    }
+
+    fn run_bundle(
+        &self,
+        kernel: &'static Kernel<T>,
+        parts: &[Part<'_>],
         group: usize,
         failed: &FirstError,
     ) -> Result<()> {
         let Geometry { samples, outputs, .. } = *self.geometry;
-        let (phase, depth, pool) = (part.phase, part.depth, self.step.pool);
-        let (block, panels) = (Cut::depth(depth), outputs.div_ceil(kernel.cols));
-        let len = phase[2].count;
+        let Some(Part { phase, depth, .. }) = parts.first() else { return Ok(()) };
+        let pool = self.step.pool;
+        let (block, panels, len) = (Cut::depth(*depth), outputs.div_ceil(kernel.cols), phase[2].count);
         let lines = Lines { count: samples * phase[0].count * phase[1].count, len, parts: len.div_ceil(kernel.rows) };
-        let offsets = self.offsets(phase);
-        let bytes = panels.checked_mul(kernel.cols * size_of::<T>()).and_then(|n| n.checked_mul(depth));
-        scratch::with(scratch::CONVERTED, bytes.ok_or_else(super::too_large)?, |memory| {
+        let each = panels.checked_mul(kernel.cols).and_then(|n| n.checked_mul(*depth)).ok_or_else(super::too_large)?;
+        let strands: Vec<Strand<'_>> = parts
+            .iter()
+            .enumerate()
+            .map(|(i, part)| Strand { part, offsets: self.offsets(part.phase), filters: i * each })
+            .collect();
+        let all = lines.count * lines.parts;
+        let mut bundle = Bundle { group, lines, strands: &strands, panels, block, filters: None };
+        let run = |bundle: &Bundle<'_, T>, (tall, wide): (usize, usize)| {
+            let across = panels.div_ceil(wide);
+            pool.run(all.div_ceil(tall) * across, &|number| {
+                let (at, first) = (number / across * tall, number % across * wide);
+                let (parts, panels) = ((at, (at + tall).min(all)), (first, (first + wide).min(panels)));
+                failed.note(self.direct_tile(kernel, bundle, parts, panels));
+            });
+        };
+        // Few positions: a tile has all of them, and packs its filters, which nobody else reads, just before it reads them.
+        if bundle.lines.count * len <= FEW && panels >= OWN_TILES * pool.threads() {
+            run(&bundle, (all, 1));
+            return Ok(());
+        }
+        let bytes = each.checked_mul(parts.len() * size_of::<T>()).ok_or_else(super::too_large)?;
+        scratch::with(scratch::CONVERTED, bytes, |memory| {
             let memory = Memory(memory);
+            let packed = &bundle;
             pool.run_ranges(depth.div_ceil(block) * panels, 2, &|range| {
                 for number in range {
-                    let (from, at) = (number / panels * block, number % panels * kernel.cols);
-                    let depth = block.min(depth - from);
-                    let strip = Strip { at, width: kernel.cols.min(outputs - at), from, depth, step: kernel.cols };
-                    let to = memory.at().cast::<T>().wrapping_add(from * panels * kernel.cols + at * depth);
-                    // SAFETY: a part of the filters; its panel is its own.
-                    unsafe { self.pack_filters(kernel, &part.filters, group, strip, to) };
+                    for strand in packed.strands {
+                        let (from, panel) = (number / panels * block, number % panels);
+                        let strip = packed.strip(kernel, outputs, strand, from, panel);
+                        let to = memory.at().cast::<T>().wrapping_add(packed.place(strand, &strip));
+                        // SAFETY: a part of the filters; its panel is its own.
+                        unsafe { self.pack_filters(kernel, &strand.part.filters, group, strip, to) };
+                    }
                 }
             });
-            let filters = memory.at().cast_const().cast();
-            let shared = Shared { lines, filters, panels, block, offsets: &offsets };
+            bundle.filters = Some(memory.at().cast_const().cast());
             // Parts of lines and panels of a tile.
-            let all = shared.lines.count * shared.lines.parts;
-            let mut tall = (TILE.0 * shared.lines.parts / len).clamp(1, all);
+            let mut tall = (TILE.0 * bundle.lines.parts / len).clamp(1, all);
             let mut wide = (TILE.1 / kernel.cols).clamp(1, panels);
             let tiles = |tall: usize, wide: usize| all.div_ceil(tall) * panels.div_ceil(wide);
             while pool.threads() > 1 && tiles(tall, wide) < TILES * pool.threads() && tall * wide > 4 {
                 if tall >= wide { tall = tall.div_ceil(2) } else { wide = wide.div_ceil(2) }
             }
-            let across = panels.div_ceil(wide);
-            pool.run(tiles(tall, wide), &|number| {
-                let (at, first) = (number / across * tall, number % across * wide);
-                let (parts, panels) = ((at, (at + tall).min(all)), (first, (first + wide).min(panels)));
-                failed.note(self.direct_tile(kernel, part, group, &shared, parts, panels));
-            });
+            run(&bundle, (tall, wide));
             Ok(())
         })
     }
@@ -138,24 +204,22 @@ impl<T: Num + Element> Job<'_, T> {
     fn direct_tile(
         &self,
         kernel: &Kernel<T>,
-        part: &Part<'_>,
-        group: usize,
-        shared: &Shared<'_, T>,
+        bundle: &Bundle<'_, T>,
         parts: (usize, usize),
         panels: (usize, usize),
     ) -> Result<()> {
-        let (phase, lines) = (part.phase, &shared.lines);
-        let planes = &self.planes;
+        let Some(Strand { part: Part { phase, .. }, .. }) = bundle.strands.first() else { return Ok(()) };
+        let (planes, lines, outputs) = (&self.planes, &bundle.lines, self.geometry.outputs);
         let columns = (lines.start(parts.0), lines.start(parts.1));
-        let rows = (panels.0 * kernel.cols, (panels.1 * kernel.cols).min(self.geometry.outputs));
-        // Where the first element of each part's first position would lie, and the part's first position and length.
+        let rows = (panels.0 * kernel.cols, (panels.1 * kernel.cols).min(outputs));
+        // Of each part: where offsets are counted from, its first position, its length.
         let mut pieces: SmallVec<[(*const T, usize, usize); 32]> = SmallVec::new();
         for number in parts.0..parts.1 {
             let (at, end) = (lines.start(number), lines.start(number + 1));
             let (line, all) = (at / lines.len, positions(phase));
             let (p1, p0, sample) = (line % phase[1].count, line / phase[1].count % phase[0].count, at / all);
             let offset = sample as i64 * planes.strides[0]
-                + group as i64 * planes.strides[1]
+                + bundle.group as i64 * planes.strides[1]
                 + p0 as i64 * self.steps[0] * planes.spatial[0]
                 + p1 as i64 * self.steps[1] * planes.spatial[1]
                 + (at % lines.len) as i64;
@@ -163,30 +227,49 @@ impl<T: Num + Element> Job<'_, T> {
         }
         let (tall, wide) = (columns.1 - columns.0, rows.1 - rows.0);
         let (width, stride) = ((panels.1 - panels.0) * kernel.cols, tall.next_multiple_of(16));
-        let elements = tall * width + wide * stride;
+        let own = if bundle.filters.is_some() { 0 } else { bundle.block * kernel.cols };
+        let elements = own + tall * width + bundle.strands.len() * wide * stride;
         scratch::with(scratch::TILE, elements * size_of::<T>(), |memory| {
-            let sums = memory.cast::<T>();
-            for from in (0..part.depth).step_by(shared.block) {
-                let offsets = &shared.offsets[from..(from + shared.block).min(part.depth)];
-                for panel in panels.0..panels.1 {
-                    let place = (from * shared.panels + panel * offsets.len()) * kernel.cols;
-                    let filters = shared.filters.wrapping_add(place);
-                    let cols = kernel.cols.min(self.geometry.outputs - panel * kernel.cols);
-                    let to = sums.wrapping_add((panel - panels.0) * kernel.cols);
-                    for &(at, first, len) in &pieces {
-                        let to = to.wrapping_add(first * width);
-                        // SAFETY: the offsets lead to elements that are there; the sums are this call's own.
-                        unsafe { kernel.run_direct(offsets, (at, len), (filters, cols), to, width, from > 0) };
+            let own_at = memory.cast::<T>();
+            let sums = own_at.wrapping_add(own);
+            let turned = sums.wrapping_add(tall * width);
+            for (number, strand) in bundle.strands.iter().enumerate() {
+                let depth = strand.offsets.len();
+                for from in (0..depth).step_by(bundle.block) {
+                    let offsets = &strand.offsets[from..(from + bundle.block).min(depth)];
+                    for panel in panels.0..panels.1 {
+                        let strip = bundle.strip(kernel, outputs, strand, from, panel);
+                        let filters = match bundle.filters {
+                            Some(at) => at.wrapping_add(bundle.place(strand, &strip)),
+                            None => {
+                                // SAFETY: a part of the filters; this call's own memory.
+                                unsafe { self.pack_filters(kernel, &strand.part.filters, bundle.group, strip, own_at) };
+                                own_at.cast_const()
+                            }
+                        };
+                        let to = sums.wrapping_add((panel - panels.0) * kernel.cols);
+                        for &(at, first, len) in &pieces {
+                            let to = to.wrapping_add(first * width);
+                            // SAFETY: the offsets lead to elements that are there; the sums are this call's own.
+                            unsafe {
+                                kernel.run_direct(offsets, (at, len), (filters, strip.width), to, width, from > 0)
+                            };
+                        }
                     }
                 }
+                let (from, to) = (sums.cast_const().cast(), turned.wrapping_add(number * wide * stride));
+                // SAFETY: this call's own memory.
+                unsafe { kernel.pack(Stored::Own, wide, tall, stride, from, 1, width as isize, to) };
             }
-            let turned = sums.wrapping_add(tall * width);
-            // SAFETY: this call's own memory; the block's outputs are this task's own.
+            let block = Block { group: bundle.group, rows, columns };
+            // SAFETY: the sums are there; the block's outputs are this task's own.
             unsafe {
-                let from = sums.cast_const().cast();
-                kernel.pack(Stored::Own, wide, tall, stride, from, 1, width as isize, turned);
-                self.deliver(phase, &Block { group, rows, columns }, turned, stride)
+                if bundle.strands.len() == 1 {
+                    return self.deliver(phase, &block, turned, stride);
+                }
+                self.scatter(phase, &block, turned, stride, (bundle.strands.len(), wide * stride));
             }
+            Ok(())
         })
     }
 }

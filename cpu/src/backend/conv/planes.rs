@@ -192,6 +192,33 @@ unsafe fn apart<T: Copy + Default, const N: usize, const HALF: usize>(from: *con
     }
 }
 
+/// `len` elements of two runs, by turns.
+///
+/// # Safety
+/// Both have `len` elements; `to` has room for twice as many, apart from them.
+#[inline(always)]
+pub(super) unsafe fn weave<T: Copy + Default>(a: *const T, b: *const T, to: *mut T, len: usize) {
+    const N: usize = 4;
+    let mut at = 0;
+    // SAFETY: the caller's.
+    unsafe {
+        while at + N <= len {
+            let (x, y) = (a.add(at).cast::<[T; N]>().read_unaligned(), b.add(at).cast::<[T; N]>().read_unaligned());
+            let mut both = [T::default(); 2 * N];
+            for i in 0..N {
+                (both[2 * i], both[2 * i + 1]) = (x[i], y[i]);
+            }
+            to.add(2 * at).cast::<[T; 2 * N]>().write_unaligned(both);
+            at += N;
+        }
+        while at < len {
+            to.add(2 * at).write(a.add(at).read());
+            to.add(2 * at + 1).write(b.add(at).read());
+            at += 1;
+        }
+    }
+}
+
 /// A short copy, without a call.
 ///
 /// # Safety

@@ -10,7 +10,7 @@ use tallow_graph::kernel::Layout;
 
 use super::geometry::{Geometry, Phase};
 use super::patches::{Filters, positions, runs, taps};
-use super::planes::{Planes, copy_run};
+use super::planes::{Planes, copy_run, weave};
 use super::{Memory, Output, Source};
 use crate::backend::class::Num;
 use crate::backend::scratch::{self, FirstError};
@@ -80,14 +80,17 @@ impl<T: Num + Element> Job<'_, T> {
         };
         let failed = FirstError::default();
         let large = |part: &Part<'_>| outputs.saturating_mul(part.columns).saturating_mul(part.depth) >= LARGE;
-        if parts.len() * groups == 1 || parts.iter().all(large) {
+        let alone = parts.len() * groups == 1 || parts.iter().all(large);
+        if alone && self.direct {
+            for group in 0..groups {
+                self.run_direct(kernel, &parts, group, &failed)?;
+            }
+            return failed.done();
+        }
+        if alone {
             for part in &parts {
                 let cut = Cut::tall(kernel, sizes(part), threads);
                 for group in 0..groups {
-                    if self.direct {
-                        self.run_direct(kernel, part, group, &failed)?;
-                        continue;
-                    }
                     self.large(kernel, part, group, cut, &failed)?;
                 }
             }
@@ -228,7 +231,7 @@ impl<T: Num + Element> Job<'_, T> {
         let rows = block.rows.1 - block.rows.0;
         if !output.whole {
             // SAFETY: the caller's.
-            unsafe { self.scatter(phase, block, sums, stride) };
+            unsafe { self.scatter(phase, block, sums, stride, (1, 0)) };
             return Ok(());
         }
         // Runs of one sample: first column, length.
@@ -254,11 +257,19 @@ impl<T: Num + Element> Job<'_, T> {
         })
     }
 
-    /// Brings sums to their places, which lie apart.
+    /// Brings sums to their places, which lie apart; those of `strands` phases, `apart` from one another, whose places follow
+    /// one another.
     ///
     /// # Safety
-    /// As [`Job::deliver`].
-    unsafe fn scatter(&self, phase: &[Phase; 3], block: &Block, sums: *const T, stride: usize) {
+    /// As [`Job::deliver`], for each phase.
+    pub(super) unsafe fn scatter(
+        &self,
+        phase: &[Phase; 3],
+        block: &Block,
+        sums: *const T,
+        stride: usize,
+        (strands, apart): (usize, usize),
+    ) {
         let Geometry { groups, outputs, axes, .. } = *self.geometry;
         let runs = runs(phase, block.columns);
         let every = phase[2].every;
@@ -270,9 +281,17 @@ impl<T: Num + Element> Job<'_, T> {
                     at = at * axes[axis].out as usize + phase[axis].first + run.position[axis] * phase[axis].every;
                 }
                 let to = self.output.sums.wrapping_add(at);
-                for i in 0..run.len {
-                    // SAFETY: the caller's; the places are inside the output.
-                    unsafe { to.add(i * every).write(from.add(i).read()) };
+                // SAFETY: the caller's; the places are inside the output.
+                unsafe {
+                    if (strands, every) == (2, 2) {
+                        weave(from, from.wrapping_add(apart), to, run.len);
+                    } else {
+                        for i in 0..run.len {
+                            for strand in 0..strands {
+                                to.add(i * every + strand).write(from.add(strand * apart + i).read());
+                            }
+                        }
+                    }
                 }
                 from = from.wrapping_add(run.len);
             }
