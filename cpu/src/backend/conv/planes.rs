@@ -94,6 +94,7 @@ impl Frame {
                 let at = lane * self.lane;
                 [at..at + up(columns.start), at + up(columns.end)..at + self.lane]
             })
+            .filter(|part| !part.is_empty())
             .collect();
         let (inside, whole) = ([0, 1].map(|axis| self.inside(geometry, axis)), 0..self.row());
         let mut rows: SmallVec<[(i64, usize); 64]> = SmallVec::new();
@@ -101,11 +102,13 @@ impl Frame {
             for q1 in 0..self.length[1] {
                 let place = q0 * apart[0] + q1 * apart[1];
                 let is_inside = inside[0].contains(&q0) && inside[1].contains(&q1) && !columns.is_empty();
-                // SAFETY: the caller's; parts of a row of the plane.
+                // SAFETY: the caller's; parts of a row of the plane. (Most are one element: not worth a call.)
                 let clear = |part: Range<usize>| unsafe {
-                    for i in part {
-                        to.add(place + i).write(T::default());
+                    if part.len() == 1 {
+                        to.add(place + part.start).write(T::default());
+                        return;
                     }
+                    std::slice::from_raw_parts_mut(to.add(place + part.start), part.len()).fill(T::default());
                 };
                 if !is_inside {
                     clear(whole.clone());
