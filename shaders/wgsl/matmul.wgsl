@@ -4,6 +4,7 @@
 // u ^ SWIZZLE(row), so that the eight invocations that one memory cycle serves read different banks. The next step's
 // operands are loaded into registers before this step is computed, which hides the way to memory. With SPLIT, a tile's k
 // is shared by several workgroups: matmul_combine.wgsl. Functions as in matvec.wgsl.
+// COOP (tier T4) multiplies by cooperative matrices of ${S} x ${S} instead, with sums in f32: the files matmul_coop_*.wgsl.
 fn part${p}(group: u32, lid: u32) {
     let n = ${N};
     let m = ${M_SIZE};
@@ -33,11 +34,13 @@ fn part${p}(group: u32, lid: u32) {
     let col0 = ((inside % (tiles_n * 8u)) / high) * ${COLS}u;
     let tx = lid % 16u;
     let ty = lid / 16u;
+//#if !COOP
 //#for i RM
 //#for j 4
     var acc_${i}_${j} = 0.0;
 //#end
 //#end
+//#endif
 //#if Q8
     // ${BLOCKS} blocks of 32: so many times the rows round them, as many invocations as there are columns fetch those.
     let fetches = lid >= ${ROUNDERS}u;
@@ -121,15 +124,25 @@ fn part${p}(group: u32, lid: u32) {
         workgroupBarrier();
     }
 //#else
+//#if COOP
+//#include matmul_coop_begin.wgsl
+//#endif
     var x = x8(left, k_from + left_unit * 8u);
     var w = w8_${p}(right, depth, k_from + right_unit * 8u);
     for (var k0 = k_from; k0 < k_to; k0 += ${BK}u) {
+//#if COOP
+        stage_a(mine * ${LD}u + left_unit * 8u, x);
+        if (lid < 64u * ${UNITS}u) {
+            stage_b(column * ${LD}u + right_unit * 8u, w);
+        }
+//#else
         tile_a[mine * ${U}u + ((left_unit * 2u) ^ ((mine >> ${SHIFT}u) & ${MASK}u))] = x.a;
         tile_a[mine * ${U}u + ((left_unit * 2u + 1u) ^ ((mine >> ${SHIFT}u) & ${MASK}u))] = x.b;
         if (lid < 64u * ${UNITS}u) {
             tile_b[column * ${U}u + ((right_unit * 2u) ^ ((column >> ${SHIFT}u) & ${MASK}u))] = w.a;
             tile_b[column * ${U}u + ((right_unit * 2u + 1u) ^ ((column >> ${SHIFT}u) & ${MASK}u))] = w.b;
         }
+//#endif
         workgroupBarrier();
         if (k0 + ${BK}u < k_to) {
             x = x8(left, k0 + ${BK}u + left_unit * 8u);
@@ -137,6 +150,9 @@ fn part${p}(group: u32, lid: u32) {
                 w = w8_${p}(right, depth, k0 + ${BK}u + right_unit * 8u);
             }
         }
+//#if COOP
+//#include matmul_coop_step.wgsl
+//#else
         for (var u = 0u; u < ${U}u; u++) {
 //#for j 4
             let b_${j} = tile_b[(tx + ${j}u * 16u) * ${U}u + (u ^ ((tx >> ${SHIFT}u) & ${MASK}u))];
@@ -153,9 +169,13 @@ fn part${p}(group: u32, lid: u32) {
 //#end
 //#end
         }
+//#endif
         workgroupBarrier();
     }
 //#endif
+//#if COOP
+//#include matmul_coop_end.wgsl
+//#else
 //#for i RM
     if (row0 + ty + ${i}u * 16u < m) {
         let i = row0 + ty + ${i}u * 16u;
@@ -175,4 +195,5 @@ fn part${p}(group: u32, lid: u32) {
 //#endif
     }
 //#end
+//#endif
 }

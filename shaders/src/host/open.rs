@@ -6,7 +6,7 @@ use super::{
     errors::{Errors, Failure},
     pool::{Counts, Gpu, Pool},
 };
-use crate::library::{self, Cut, Room, Shader, Target, Vendor};
+use crate::library::{self, Coop, Cut, Room, Shader, Target, Vendor};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use tallow_graph::{Error, Implementation, Info, Kernel, Result, Scalar};
@@ -21,8 +21,10 @@ pub enum Tier {
     /// Subgroup operations.
     T2,
     /// Packed 8-bit integer dot products.
-    #[default]
     T3,
+    /// Cooperative matrices, natively: wgpu calls them experimental.
+    #[default]
+    T4,
 }
 
 impl Tier {
@@ -32,6 +34,7 @@ impl Tier {
             "T1" | "t1" | "1" => Some(Tier::T1),
             "T2" | "t2" | "2" => Some(Tier::T2),
             "T3" | "t3" | "3" => Some(Tier::T3),
+            "T4" | "t4" | "4" => Some(Tier::T4),
             _ => None,
         }
     }
@@ -41,7 +44,7 @@ impl Tier {
         match std::env::var("TALLOW_WGPU_TIER") {
             Ok(text) => Tier::parse(&text)
                 .map(Some)
-                .ok_or_else(|| Error::Device(format!("TALLOW_WGPU_TIER={text}: expected T0, T1, T2 or T3"))),
+                .ok_or_else(|| Error::Device(format!("TALLOW_WGPU_TIER={text}: expected T0, T1, T2, T3 or T4"))),
             Err(_) => Ok(None),
         }
     }
@@ -177,6 +180,28 @@ fn subgroups(features: wgpu::Features, info: &wgpu::AdapterInfo) -> Option<(u32,
     (usable && info.subgroup_min_size > 0).then_some((info.subgroup_min_size, info.subgroup_max_size))
 }
 
+/// The cooperative matrices that kernels may use: square ones, whose sums are f32 and do not saturate. Wide or flat ones
+/// (Intel's 8 x 16) have no name in WGSL yet.
+fn cooperative(adapter: &wgpu::Adapter, tier: Tier, options: &Options) -> Coop {
+    use wgpu::CooperativeScalarType::{F16, F32};
+    let features = adapter.features();
+    let needed = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SUBGROUP;
+    if tier < Tier::T4 || options.strict || cfg!(target_arch = "wasm32") || !features.contains(needed) {
+        return Coop::default();
+    }
+    let all = adapter.cooperative_matrix_properties();
+    let side = |operands| {
+        let square = |p: &&wgpu::CooperativeMatrixProperties| {
+            let side = p.m_size;
+            (p.n_size, p.k_size) == (side, side) && matches!(side, 8 | 16) && p.ab_type == operands && p.cr_type == F32
+        };
+        // A larger one reads memory less often for each product.
+        all.iter().filter(square).map(|p| p.m_size).max().unwrap_or(0)
+    };
+    let half = features.contains(wgpu::Features::SHADER_F16);
+    Coop { f16: if half { side(F16) } else { 0 }, f32: side(F32) }
+}
+
 /// What a browser tells about a device beyond wgpu's words: vendor and architecture, which name software devices.
 #[cfg(target_arch = "wasm32")]
 fn browser_words(device: &wgpu::Device) -> Vec<String> {
@@ -213,10 +238,20 @@ impl WgpuBackend {
             limits.max_storage_buffer_binding_size = most & !15;
             limits.min_storage_buffer_offset_alignment = limits.min_storage_buffer_offset_alignment.max(256);
         }
+        let coop = cooperative(&adapter, tier, &options);
+        let mut required_features = adapter.features() & wanted_features();
+        let mut experimental_features = wgpu::ExperimentalFeatures::disabled();
+        if coop.any() {
+            required_features |= wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+            // SAFETY: the one experimental feature asked for is used by one kernel (library/coop.rs), in uniform control
+            // flow, with every address inside its workgroup memory. Users' kernels cannot enable it.
+            experimental_features = unsafe { wgpu::ExperimentalFeatures::enabled() };
+        }
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("tallow"),
-            required_features: adapter.features() & wanted_features(),
+            required_features,
             required_limits: limits.clone(),
+            experimental_features,
             ..Default::default()
         };
         let (device, queue) = adapter
@@ -239,6 +274,7 @@ impl WgpuBackend {
             f16: tier >= Tier::T1 && features.contains(wgpu::Features::SHADER_F16),
             subgroups: subgroups(features, &info).filter(|_| tier >= Tier::T2),
             packed_dot: tier >= Tier::T3 && packed_dot,
+            coop,
             naga: !cfg!(target_arch = "wasm32"),
             max_workgroup_invocations: limits.max_compute_invocations_per_workgroup,
             max_workgroup_storage: limits.max_compute_workgroup_storage_size,
@@ -310,6 +346,7 @@ fn feature_names(target: &Target, features: wgpu::Features) -> Vec<&'static str>
         ("shader-f16", target.f16),
         ("subgroups", target.subgroups.is_some()),
         ("packed_4x8_integer_dot_product", target.packed_dot),
+        ("cooperative-matrix", target.coop.any()),
         ("timestamp-query", features.contains(wgpu::Features::TIMESTAMP_QUERY)),
     ]
     .into_iter()
@@ -323,10 +360,11 @@ mod tests {
 
     #[test]
     fn tiers_are_ordered_and_read_from_words() {
-        for (text, tier) in [("T0", Tier::T0), (" t1 ", Tier::T1), ("2", Tier::T2), ("T3", Tier::T3)] {
+        for (text, tier) in [("T0", Tier::T0), (" t1 ", Tier::T1), ("2", Tier::T2), ("T3", Tier::T3), ("t4", Tier::T4)]
+        {
             assert_eq!(Tier::parse(text), Some(tier), "{text}");
         }
-        assert_eq!(Tier::parse("T4"), None);
-        assert!(Tier::T0 < Tier::T1 && Tier::T2 < Tier::T3);
+        assert_eq!(Tier::parse("T5"), None);
+        assert!(Tier::T0 < Tier::T1 && Tier::T2 < Tier::T3 && Tier::T3 < Tier::T4);
     }
 }

@@ -144,6 +144,8 @@ pub struct Code {
     pub body: String,
     /// Words of the uniform block.
     pub param_words: usize,
+    /// Language extensions beyond those that the declarations need.
+    pub enables: SmallVec<[&'static str; 2]>,
 }
 
 impl Code {
@@ -157,6 +159,7 @@ impl Code {
             functions: BTreeMap::new(),
             body: String::new(),
             param_words,
+            enables: SmallVec::new(),
         }
     }
 
@@ -385,11 +388,11 @@ impl Code {
     pub fn finish(self, target: &Target, subgroups: bool) -> String {
         let mut source = String::new();
         let half = |access: &Access| matches!(access, Access::Half | Access::HalfQuads);
-        if self.inputs.iter().chain(&self.outputs).any(half) {
-            source += "enable f16;\n";
-        }
-        if subgroups && !target.naga {
-            source += "enable subgroups;\n";
+        let f16 = self.inputs.iter().chain(&self.outputs).any(half).then_some("f16");
+        let subgroups = (subgroups && !target.naga).then_some("subgroups");
+        let others = self.enables.iter().copied().filter(|&name| Some(name) != f16);
+        for name in f16.into_iter().chain(subgroups).chain(others) {
+            let _ = writeln!(source, "enable {name};");
         }
         let mut binding = 0;
         let mut declare = |line: String| {

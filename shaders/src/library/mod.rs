@@ -16,6 +16,7 @@ mod axes;
 mod code;
 mod contract;
 mod conv;
+mod coop;
 mod custom;
 mod expr;
 mod gather;
@@ -33,6 +34,7 @@ mod split;
 mod tiles;
 mod vendor;
 
+pub use coop::Coop;
 pub use custom::Checked;
 pub use split::{Cut, Piece, Room, Window, split, too_large};
 pub use vendor::Vendor;
@@ -50,6 +52,8 @@ pub struct Target {
     pub subgroups: Option<(u32, u32)>,
     /// Dot products of packed 8-bit integers (tier T3).
     pub packed_dot: bool,
+    /// Cooperative matrices (tier T4), which need subgroups too.
+    pub coop: Coop,
     /// Whether source goes through naga, which takes no `enable subgroups;` line.
     pub naga: bool,
     /// Most invocations of a workgroup.

@@ -272,7 +272,9 @@ fn contracts() -> Vec<Case> {
                 if (q8 && !quantized) || (prologue.is_some() && rows == RowClass::Many) {
                     continue;
                 }
-                let left = if right_unit == RightUnit::N { DType::F16 } else { DType::F32 };
+                // Both kinds of left operand that cooperative matrices tell apart.
+                let narrow = right_unit == RightUnit::N || (rows == RowClass::Many && paired != vector);
+                let left = if narrow { DType::F16 } else { DType::F32 };
                 let output = if vector { DType::F32 } else { DType::F16 };
                 let mut code = vec![(Inst::Acc(0), DType::F32)];
                 if paired {

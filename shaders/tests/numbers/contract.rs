@@ -130,6 +130,8 @@ fn run_case(noise: &mut Noise, case: &Case) {
     let error = match (q8, prologue, output) {
         (true, None, _) => 3e-3,
         (true, Some(_), _) => 6e-2,
+        // Cooperative matrices take weights as f16.
+        (false, None, DType::F32) if left == DType::F16 && quantized && tier4() => 3e-3,
         // Rounding grows with the sum; a pair is a product of two.
         (false, _, DType::F32) => {
             if k > 500 {
@@ -163,6 +165,11 @@ fn run_case(noise: &mut Noise, case: &Case) {
     let plain = tallow_graph::reference::Reference::default();
     let want = run(&plain, 0, &reference, &reference_inputs, &before, &reference_words, &scalars).unwrap();
     check_against(device, &name, &kernel, &inputs, &outputs, &words, &scalars, &want, scaled(error));
+}
+
+/// Whether the device has cooperative matrices for f16.
+fn tier4() -> bool {
+    device().is_some_and(|device| device.target().coop.f16 > 0)
 }
 
 /// Floats rounded to 8 bits by blocks of 32.
@@ -306,6 +313,66 @@ fn split_k_and_bands_of_tiles() {
     for (right, q8) in [(DType::Q4_0, true), (DType::Q8_0, false), (DType::Q4K, false), (DType::Q6K, true)] {
         run_case(&mut noise, &Case { m: 70, k: 768, n: 35, right, q8, ..Case::default() });
     }
+}
+
+/// What cooperative matrices take, at sizes that are no multiples of a matrix or a tile, with every kind of edge: ragged
+/// rows and columns, a k that ends inside a matrix, pairs, several parts, batches, split-K, a strided left operand.
+#[test]
+fn f16_by_f16_and_by_quantized_weights() {
+    if !tier4() {
+        eprintln!("skipped: wgpu tier T4: the adapter has no cooperative matrices of f16; the other ways run");
+    }
+    let mut noise = Noise(25);
+    let left = DType::F16;
+    for unit in [RightUnit::K, RightUnit::N] {
+        for (m, k, n) in [(9, 1, 1), (17, 15, 33), (70, 16, 64), (129, 50, 65), (130, 100, 132), (64, 64, 64)] {
+            run_case(&mut noise, &Case { m, k, n, left, right: left, unit, ..Case::default() });
+        }
+        for (paired, batch, left_rows, parts, output) in
+            [(false, true, false, 1, DType::F32), (true, false, true, 2, DType::F16)]
+        {
+            let (m, k, n) = (83, 52, 44);
+            let case =
+                Case { m, k, n, left, right: left, unit, paired, batch, left_rows, parts, output, ..Case::default() };
+            run_case(&mut noise, &case);
+        }
+        run_case(&mut noise, &Case { m: 70, k: 1030, n: 12, left, right: left, unit, paired: true, ..Case::default() });
+    }
+    for right in DType::QUANTIZED {
+        let block = right.block_elements() as i64;
+        for (m, k, n) in [(9, block, 5), (131, 3 * block, 67), (40, 768, 35)] {
+            run_case(&mut noise, &Case { m, k, n, left, right, ..Case::default() });
+        }
+    }
+}
+
+/// Sums beyond what f16 holds, and values at its end: sums are f32.
+#[test]
+fn sums_of_f16_do_not_overflow() {
+    let Some(device) = device() else { return };
+    let (m, k, n) = (40usize, 96usize, 36usize);
+    let kernel = Kernel::Contract(ContractKernel {
+        batch: 0,
+        left: (0, DType::F16),
+        left_rows: true,
+        rows: RowClass::Many,
+        vector: true,
+        prologue: None,
+        activations: Activations::F32,
+        parts: smallvec![ContractPart {
+            right: (1, DType::F16),
+            right_unit: RightUnit::K,
+            paired: false,
+            operands: smallvec![],
+            epilogue: expr(&[(Inst::Acc(0), DType::F32)]),
+        }],
+    });
+    let full = |count: usize, value: f32| half::f16::from_f32(value).to_le_bytes().repeat(count);
+    let inputs = [Input::Plain(full(m * k, 65504.0)), Input::Plain(full(n * k, 32.0))];
+    let want = (65504.0f32 * 32.0 * k as f32).to_le_bytes().repeat(m * n);
+    let words = [m, k, 0, k, 1, n, 0, 1, k].map(|w| w as i64);
+    let outputs = [(DType::F32, m * n)];
+    check_against(device, "large f16", &kernel, &inputs, &outputs, &words, &[], &[want], scaled(1e-6));
 }
 
 #[test]

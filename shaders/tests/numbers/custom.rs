@@ -13,6 +13,7 @@ fn target() -> Target {
         f16: false,
         subgroups: None,
         packed_dot: false,
+        coop: tallow_wgpu::library::Coop::default(),
         naga: true,
         max_workgroup_invocations: 256,
         max_workgroup_storage: 16_384,
