@@ -39,7 +39,7 @@ fn gather_rows() -> Arc<Kernel> {
 
 #[test]
 fn a_map_and_a_gather_run_at_every_tier() {
-    for tier in [Tier::T0, Tier::T1, Tier::T2, Tier::T3] {
+    for tier in [Tier::T0, Tier::T1, Tier::T2, Tier::T3, Tier::T4] {
         let Some(backend) = open(Options { tier, ..Options::default() }) else { return };
         let n = 1001usize;
         let values: Vec<f32> = (0..n).map(|i| i as f32).collect();

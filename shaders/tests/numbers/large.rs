@@ -28,7 +28,7 @@ fn open() -> Vec<WgpuBackend> {
         eprintln!("skipped: wgpu: no adapter");
         return Vec::new();
     };
-    [Tier::T3, Tier::T0]
+    [Tier::T4, Tier::T0]
         .map(|tier| {
             let options = Options { tier, max_binding: Some(LIMIT), ..Options::default() };
             WgpuBackend::open_blocking(index, options).unwrap()
