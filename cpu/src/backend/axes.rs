@@ -83,27 +83,35 @@ pub(crate) struct Ids<'a> {
 }
 
 impl Ids<'_> {
-    /// Reads the ids from `index` on along an axis into `out`; [`OUTSIDE`] stands for those out of range.
+    /// Reads the ids from `index` on along an axis into `out`, and says whether all are in range; [`OUTSIDE`] stands for
+    /// those that are not.
     ///
     /// # Safety
     /// All of them are inside the nest that `bound` was bound for.
-    pub unsafe fn read(&self, index: [usize; 3], axis: usize, out: &mut [usize]) {
+    pub unsafe fn read(&self, index: [usize; 3], axis: usize, out: &mut [usize]) -> bool {
         let (first, stride) = (offset(self.bound.strides, index), self.bound.strides[axis] as isize);
         with_class!(Class::of(self.dtype), T => {
+            // SAFETY: the caller's.
+            let wide = |i: usize| unsafe { read::<T>(&self.bound, first + i as isize * stride) }.to_i128();
+            // Without a branch first: negative ones are large as unsigned numbers.
+            let mut inside = true;
             for (i, out) in out.iter_mut().enumerate() {
-                // SAFETY: the caller's.
-                let id: T = unsafe { read(&self.bound, first + i as isize * stride) };
-                let wide = id.to_i128();
-                *out = match usize::try_from(wide) {
-                    Ok(id) if id < self.rows => id,
-                    _ => {
+                let id = wide(i) as u64;
+                inside &= id < self.rows as u64;
+                *out = id as usize;
+            }
+            if !inside {
+                for (i, out) in out.iter_mut().enumerate() {
+                    let wide = wide(i);
+                    if wide as u64 >= self.rows as u64 {
+                        *out = OUTSIDE;
                         if !self.dtype.is_hole(wide) {
                             self.fault.set(self.op, || format!("index {wide} is outside 0..{}", self.rows));
                         }
-                        OUTSIDE
                     }
-                };
+                }
             }
-        });
+            inside
+        })
     }
 }

@@ -1,5 +1,7 @@
 //! Elements by index along an axis.
 
+use std::mem::MaybeUninit;
+
 use tallow_graph::Result;
 use tallow_graph::kernel::PickKernel;
 
@@ -44,19 +46,16 @@ fn elements<T: Copy + Default>(axes: Axes, from: usize, to: usize, source: &Boun
     axes.runs(from, to, |at, index, count, by_inner| {
         let block = &mut block[..count];
         // SAFETY: runs are inside the axes.
-        unsafe { ids.read(index, if by_inner { 2 } else { 1 }, block) };
-        for (i, &id) in block.iter().enumerate() {
-            let inner = if by_inner { index[2] + i } else { 0 };
-            // SAFETY: the source was bound for [outer, rows, inner], and the id is below rows; the output has room for all
-            // elements, and each belongs to one range.
-            unsafe {
-                let value = if id == OUTSIDE {
-                    T::default()
-                } else {
-                    read(source, offset(source.strides, [index[0], id, inner]))
-                };
-                out.at().cast::<T>().add(at + i).write(value);
-            }
+        let inside = unsafe { ids.read(index, if by_inner { 2 } else { 1 }, block) };
+        let first = offset(source.strides, [index[0], 0, if by_inner { index[2] } else { 0 }]);
+        let (along, inner) = (source.strides[1] as isize, if by_inner { source.strides[2] as isize } else { 0 });
+        // SAFETY: the output has room for all elements, and each belongs to one range; what lies there is written over.
+        let to = unsafe { std::slice::from_raw_parts_mut(out.at().cast::<MaybeUninit<T>>().add(at), count) };
+        // SAFETY: the source was bound for [outer, rows, inner], and the id is below rows.
+        let take = |i: usize, id: usize| unsafe { read(source, first + id as isize * along + i as isize * inner) };
+        for (i, (to, &id)) in to.iter_mut().zip(&*block).enumerate() {
+            // All are inside but for an error: the loop is then without the other question.
+            to.write(if inside || id != OUTSIDE { take(i, id) } else { T::default() });
         }
     });
 }
