@@ -15,7 +15,7 @@ use crate::{
     locked::Token,
     node::{Node, Op},
 };
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 /// Most operations of one expression, without what loads operands and scalars.
@@ -449,6 +449,8 @@ impl<'a> Drafter<'a> {
         if !self.rules.fuse {
             return;
         }
+        let living = self.steps.iter().enumerate().filter(|(_, draft)| !draft.dead);
+        let step_of: FxHashMap<u32, u32> = living.map(|(s, draft)| (draft.head, s as u32)).collect();
         for s in 0..self.steps.len() {
             let draft = self.steps[s].clone();
             let Op::Row { op: RowOp::RmsNorm | RowOp::LayerNorm, inner: 1 } = self.node(draft.head).op else {
@@ -474,10 +476,7 @@ impl<'a> Drafter<'a> {
             if readers.is_empty() || readers.len() != users.len() || readers.len() > 3 {
                 continue;
             }
-            let steps: SmallVec<[u32; 4]> = readers
-                .iter()
-                .filter_map(|&r| self.steps.iter().position(|d| !d.dead && d.head == r).map(|p| p as u32))
-                .collect();
+            let steps: SmallVec<[u32; 4]> = readers.iter().filter_map(|r| step_of.get(r).copied()).collect();
             if steps.len() != readers.len() {
                 continue;
             }

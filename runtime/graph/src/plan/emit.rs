@@ -8,7 +8,7 @@ use super::{
     recipe::{ContractPartRecipe, MapRecipe, Reads, Recipe, Space, shift_params},
 };
 use crate::{DType, Expr, Inst, Shape, kernel::RowOp, locked::Token, node::Op};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 /// A value in memory during a run.
@@ -70,7 +70,14 @@ pub(crate) struct Emitter<'a> {
     taken: FxHashSet<Value>,
     /// Leaves that a later plan reads again, to compute what this one fuses away although somebody holds it.
     pinned: FxHashSet<u32>,
+    /// The contractions (by step number, ascending) that have a value as their left operand.
+    sharers: FxHashMap<Target, Vec<u32>>,
 }
+
+/// How far apart (in nodes) two contractions may stand to be launched together, and how many are looked at for it: far ones
+/// would keep memory busy, and planning must not grow with the square of a plan.
+const NEAR: u32 = 1024;
+const NEIGHBOURS: usize = 32;
 
 impl<'a> Emitter<'a> {
     pub(crate) fn new(
@@ -81,7 +88,13 @@ impl<'a> Emitter<'a> {
         fuse: bool,
     ) -> Self {
         let pinned = pinned(c, token, &drafts.roles);
-        Self { c, token, drafts, learned, fuse, steps: Vec::new(), taken: FxHashSet::default(), pinned }
+        let mut sharers: FxHashMap<Target, Vec<u32>> = FxHashMap::default();
+        for (s, draft) in drafts.steps.iter().enumerate().filter(|(_, draft)| !draft.dead) {
+            if let Op::Contract { .. } = c.nodes[draft.head as usize].op {
+                sharers.entry(c.target(c.edge(token, draft.head, 0))).or_default().push(s as u32);
+            }
+        }
+        Self { c, token, drafts, learned, fuse, steps: Vec::new(), taken: FxHashSet::default(), pinned, sharers }
     }
 
     pub(crate) fn run(mut self) -> Vec<Emitted> {
@@ -223,11 +236,16 @@ impl<'a> Emitter<'a> {
         }
         let left = self.c.edge(self.token, draft.head, 0);
         let own_right = self.c.edge(self.token, draft.head, 1);
-        for t in s + 1..self.drafts.steps.len() as u32 {
+        let sharers = self.sharers.get(&self.c.target(left)).map_or(&[][..], |sharers| sharers);
+        let later = sharers.partition_point(|&t| t <= s);
+        for &t in sharers[later..].iter().take(NEIGHBOURS) {
             if group.len() == 3 {
                 break;
             }
             let other = &self.drafts.steps[t as usize];
+            if other.tail.abs_diff(draft.tail) > NEAR {
+                continue;
+            }
             if other.dead
                 || other.norm != draft.norm
                 || self.c.nodes[other.head as usize].op != self.c.nodes[draft.head as usize].op
@@ -236,8 +254,7 @@ impl<'a> Emitter<'a> {
             }
             let its_left = self.c.edge(self.token, other.head, 0);
             let its_right = self.c.edge(self.token, other.head, 1);
-            let same = self.c.target(left) == self.c.target(its_left)
-                && left.view == its_left.view
+            let same = left.view == its_left.view
                 // Equal by structure, not by chance of this round's sizes.
                 && left.view.is_whole(left.node.shape.elem_count())
                 && own_right.node.dtype == its_right.node.dtype;

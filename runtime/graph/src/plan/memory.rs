@@ -8,6 +8,8 @@ use super::{
 };
 use crate::locked::Token;
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 
 /// Where a buffer of a run comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,8 +96,7 @@ pub(crate) fn assign(c: &Collected, token: &Token, steps: &[Emitted], after: &mu
         }
     }
     let mut layout = Layout::default();
-    // By number: the last step that uses it, its size at planning, the chain that had it last.
-    let mut slots: Vec<(usize, u64, usize)> = Vec::new();
+    let mut slots = Slots::default();
     let mut by_start: Vec<usize> = (0..chains.len()).collect();
     by_start.sort_by_key(|&i| chains[i].first);
     let mut number = vec![0u32; chains.len()];
@@ -106,48 +107,65 @@ pub(crate) fn assign(c: &Collected, token: &Token, steps: &[Emitted], after: &mu
             (None, true) => Place::Fresh(chain.values.clone()),
             (None, false) => {
                 let size = chain.values.iter().map(|&v| bytes(c, token, v)).max().unwrap_or(0);
-                // The free slot that is nearest in size.
-                let free = slots.iter().enumerate().filter(|(_, slot)| slot.0 < chain.first);
-                let slot = match free.min_by_key(|(_, slot)| slot.1.abs_diff(size)).map(|(at, _)| at) {
-                    Some(at) => {
-                        let waits = users[slots[at].2].clone();
-                        for step in waits {
-                            if step as usize != chain.first && !after[chain.first].contains(&step) {
-                                after[chain.first].push(step);
-                            }
-                        }
-                        slots[at] = (chain.last, slots[at].1.max(size), i);
-                        at
+                let (slot, before) = slots.take(chain.first, chain.last, size, i);
+                if let Some(before) = before {
+                    after[chain.first].extend(users[before].iter().copied().filter(|&s| s as usize != chain.first));
+                    after[chain.first].sort_unstable();
+                    after[chain.first].dedup();
+                    // Chains that share a slot share its buffer number.
+                    number[i] = number[before];
+                    if let Place::Slot(_, values) = &mut layout.places[number[i] as usize] {
+                        values.extend(chain.values.iter().copied());
                     }
-                    None => {
-                        slots.push((chain.last, size, i));
-                        slots.len() - 1
-                    }
-                };
-                Place::Slot(slot as u32, chain.values.clone())
-            }
-        };
-        // Chains that share a slot share its buffer number.
-        let shared = match &place {
-            Place::Slot(slot, _) => layout.places.iter().position(|p| matches!(p, Place::Slot(s, _) if s == slot)),
-            _ => None,
-        };
-        number[i] = match shared {
-            Some(at) => {
-                if let Place::Slot(_, values) = &mut layout.places[at] {
-                    values.extend(chain.values.iter().copied());
+                    continue;
                 }
-                at as u32
-            }
-            None => {
-                layout.places.push(place);
-                layout.places.len() as u32 - 1
+                Place::Slot(slot, chain.values.clone())
             }
         };
+        number[i] = layout.places.len() as u32;
+        layout.places.push(place);
     }
-    layout.slots = slots.len() as u32;
+    layout.slots = slots.count;
     for (value, chain) in chain_of {
         layout.buffer.insert(value, number[chain]);
     }
     layout
+}
+
+/// Slots by who had them last.
+#[derive(Default)]
+struct Slots {
+    count: u32,
+    /// (last step that uses it, slot, its size at planning, the chain that has it), the earliest on top.
+    busy: BinaryHeap<Reverse<(usize, u32, u64, usize)>>,
+    /// (size, slot, the chain that had it last).
+    free: BTreeSet<(u64, u32, usize)>,
+}
+
+impl Slots {
+    /// A slot for `chain`, which lives from step `first` to step `last`: the free one that is nearest in size, with the chain
+    /// that had it before, or a new one. Chains come in the order of their first steps.
+    fn take(&mut self, first: usize, last: usize, size: u64, chain: usize) -> (u32, Option<usize>) {
+        while let Some(&Reverse((end, slot, size, chain))) = self.busy.peek()
+            && end < first
+        {
+            self.busy.pop();
+            self.free.insert((size, slot, chain));
+        }
+        let above = self.free.range((size, 0, 0)..).next();
+        let below = self.free.range(..(size, 0, 0)).next_back();
+        let nearest = [above, below].into_iter().flatten().min_by_key(|free| free.0.abs_diff(size)).copied();
+        let (slot, size, before) = match nearest {
+            Some(free) => {
+                self.free.remove(&free);
+                (free.1, free.0.max(size), Some(free.2))
+            }
+            None => {
+                self.count += 1;
+                (self.count - 1, size, None)
+            }
+        };
+        self.busy.push(Reverse((last, slot, size, chain)));
+        (slot, before)
+    }
 }

@@ -33,7 +33,7 @@ fn dependencies(steps: &[Emitted]) -> After {
     let mut after: After = vec![SmallVec::new(); steps.len()];
     for (s, step) in steps.iter().enumerate() {
         let mut add = |t: u32| {
-            if t != s as u32 && !after[s].contains(&t) {
+            if t != s as u32 {
                 after[s].push(t);
             }
         };
@@ -45,6 +45,8 @@ fn dependencies(steps: &[Emitted]) -> After {
         for value in taken(step) {
             readers.get(&value).into_iter().flatten().for_each(|&r| add(r));
         }
+        after[s].sort_unstable();
+        after[s].dedup();
     }
     after
 }
