@@ -18,6 +18,8 @@ use crate::gemm::{Cut, Element, Kernel, Stored, Strip};
 
 /// Most positions and output channels of a tile: its sums stay in the second cache, with the input that it reads.
 const TILE: (usize, usize) = (128, 256);
+/// Sums are turned before they are stored, which a depth of so many times the output channels is worth.
+const TURNING: usize = 2;
 /// Tiles that each thread should have.
 const TILES: usize = 6;
 /// Positions of a tile that packs its filters for itself, at most, and how many such tiles each thread should have.
@@ -35,7 +37,9 @@ pub(super) fn fits<T>(kernel: &Kernel<T>, geometry: &Geometry, phases: &[[Phase;
         && outputs * 8 >= outputs.next_multiple_of(lanes) * 7
         && phases.iter().all(|phase| {
             let count = phase[2].count;
-            taps(phase) > 1 && count / count.div_ceil(kernel.rows).max(1) * vectors >= SUMS
+            taps(phase) > 1
+                && geometry.channels * taps(phase) >= TURNING * outputs
+                && count / count.div_ceil(kernel.rows).max(1) * vectors >= SUMS
         })
 }
 
