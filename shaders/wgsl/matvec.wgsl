@@ -1,5 +1,5 @@
 // One right operand of a product with one row or few: part ${p}. A workgroup takes ${COLS} columns; ${S} invocations
-// share a column and walk its k in units of 8 (of 32 with 8-bit activations), each for ${CT} columns at once. Then they
+// share a column and walk its k in units of 8 (of 32 where weights are quantized), each for ${CT} columns at once. Then they
 // meet: in workgroup memory, by subgroup (SUB), or not at all (S = 1: no barriers). The generator gives
 //   left_base(batch), x8(row base, k)            the left operand
 //   right_base${p}(batch, j), w8_${p}(base, K, k)    the right operand

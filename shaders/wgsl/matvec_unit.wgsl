@@ -33,6 +33,40 @@
         }
 //#end
 //#else
+//#if RAW
+// Of quantized weights, 32 elements at once: 16 bytes in one load, one scale.
+//#for c CT
+        let packed_${c} = raw_${p}(right_${c}, depth, k);
+//#if PAIR
+        let other_packed_${c} = raw_${p}(other_${c}, depth, k);
+//#endif
+//#end
+//#for u UNITS
+        {
+//#for c CT
+            let w_${c} = eight_${p}(packed_${c}, ${u}u);
+//#if PAIR
+            let v_${c} = eight_${p}(other_packed_${c}, ${u}u);
+//#endif
+//#end
+//#for i M
+            if (${i}u < m) {
+//#if PROLOGUE
+                let x = prepare(x8(row_${i}, k + ${u}u * 8u), gain_${u}, shift_${u}, mean_${i}, scale_${i});
+//#else
+                let x = x8(row_${i}, k + ${u}u * 8u);
+//#endif
+//#for c CT
+                a_${i}_${c} += dot(x.a, w_${c}.a) + dot(x.b, w_${c}.b);
+//#if PAIR
+                b_${i}_${c} += dot(x.a, v_${c}.a) + dot(x.b, v_${c}.b);
+//#endif
+//#end
+            }
+//#end
+        }
+//#end
+//#else
 //#if NVEC
         let w = w8x4_${p}(right, k);
         let w_0 = w.c0;
@@ -62,4 +96,5 @@
 //#end
         }
 //#end
+//#endif
 //#endif

@@ -186,6 +186,22 @@ impl Code {
         Ok(name)
     }
 
+    /// The function that reads words `i` to `i` + 3 of an input, `i` being a multiple of 4.
+    pub fn quad(&mut self, input: u8) -> Result<String> {
+        let word = self.word(input)?;
+        let whole = self.inputs.get(usize::from(input)) == Some(&Access::Quads);
+        let name = format!("quad{input}");
+        self.function(&name, || {
+            let value = if whole {
+                format!("in{input}[i >> 2u]")
+            } else {
+                format!("vec4<u32>({word}(i), {word}(i + 1u), {word}(i + 2u), {word}(i + 3u))")
+            };
+            format!("fn {name}(i: u32) -> vec4<u32> {{\n    return {value};\n}}\n")
+        });
+        Ok(name)
+    }
+
     /// The function that reads element `i` of an input, in the form of its dtype.
     pub fn load(&mut self, input: u8, dtype: DType) -> Result<String> {
         let rep = Rep::need(dtype)?;

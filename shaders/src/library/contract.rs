@@ -143,12 +143,11 @@ fn cut(kernel: &ContractKernel, part: &ContractPart, implementation: u32, target
 }
 
 /// Units that an invocation of a matrix-vector product loads at once: a core must have some 5 KB under way to keep memory
-/// busy, and a unit of 4 bits is 4 bytes. Registers bound it where there are several rows.
+/// busy. A unit of quantized weights is 16 bytes or more, and registers bound it where there are several rows.
 fn unroll(kernel: &ContractKernel, part: &ContractPart, implementation: u32) -> u32 {
     match (kernel.rows, implementation) {
         (RowClass::Many, _) | (_, SERIAL) => 1,
-        _ if q8(kernel, part) || kernel.rows == RowClass::Few => 1,
-        _ if quantized(part) => 4,
+        _ if quantized(part) || kernel.rows == RowClass::Few => 1,
         _ => 2,
     }
 }
@@ -409,9 +408,10 @@ pub fn shader(kernel: &ContractKernel, implementation: u32, target: &Target) -> 
                 );
             }
         } else {
-            let unit = if q8 { 32 } else { 8 };
+            let unit = if quantized(part) { 32 } else { 8 };
             let unroll = unroll(kernel, part, implementation);
             defines
+                .flag("RAW", quantized(part))
                 .set("UNIT", unit)
                 .set("UNITS", unit / 8)
                 .set("UNROLL", if unroll > 1 { unroll } else { 0 })

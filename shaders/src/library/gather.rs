@@ -71,7 +71,7 @@ pub fn shader(kernel: &GatherKernel, target: &Target) -> Result<Shader> {
     code.fault = true;
     let quantized = kernel.source.is_quantized();
     if !quantized {
-        code.inputs[0] = shared([(kernel.source, false)], target.f16);
+        code.inputs[0] = shared([(kernel.source, kernel.source.is_quantized())], target.f16);
     }
     if unit(kernel) == 4 && target.f16 && kernel.output == DType::F16 {
         code.outputs[0] = wide(DType::F16, true);
@@ -98,7 +98,7 @@ pub fn shader(kernel: &GatherKernel, target: &Target) -> Result<Shader> {
         .flag("SINGLE", unit(kernel) == 1)
         .set("STORE4", code.store4(0, kernel.output)?);
     if quantized {
-        defines.set("P", "q").set("W", code.word(0)?).flag("Q8", false);
+        defines.set("P", "q").set("W", code.word(0)?).set("V", code.quad(0)?).flag("Q8", false);
         code.body += STRUCTS;
         code.body += &expand(quant_template(kernel.source)?, &defines)?;
     } else {

@@ -13,8 +13,9 @@ use tallow_graph::{
     kernel::{ContractKernel, Prologue, RightUnit},
 };
 
-/// What loaders return: 8 neighbours along k; and a block of 32 as whole numbers, x = d q + m, with a d for each half.
-pub const STRUCTS: &str = "struct W8 {\n    a: vec4<f32>,\n    b: vec4<f32>,\n}\nstruct Q32 {\n    q: array<u32, 8>,\n    \
+/// What loaders return: 8 neighbours along k; 32 as they are packed, with their scales; and a block of 32 as whole numbers,
+/// x = d q + m, with a d for each half.
+pub const STRUCTS: &str = "struct W8 {\n    a: vec4<f32>,\n    b: vec4<f32>,\n}\nstruct Raw32 {\n    q: vec4<u32>,\n    h: vec4<u32>,\n    d: vec4<f32>,\n}\nstruct Q32 {\n    q: array<u32, 8>,\n    \
                            d0: f32,\n    d1: f32,\n    m: f32,\n}\n";
 
 /// The loader file of a quantized type.
@@ -34,7 +35,8 @@ pub(super) fn access(kernel: &ContractKernel, input: usize, half: bool) -> Acces
     let norm = kernel.prologue.iter().flat_map(|p| [p.weight, p.bias]).flatten().map(|(i, dtype)| (i, dtype, false));
     let rights = kernel.parts.iter().map(|part| {
         let (input, dtype) = part.right;
-        (input, dtype, kernel.vector && !quantized(part))
+        // Rows of packed weights begin at multiples of 16 bytes.
+        (input, dtype, kernel.vector || quantized(part))
     });
     let epilogues = kernel.parts.iter().flat_map(|part| &part.operands);
     let epilogues = epilogues.filter_map(|operand| Some((operand.input?, operand.dtype, false)));
@@ -172,7 +174,7 @@ pub(super) fn right_code(
     let (stride_k, stride_n) = (param(right + 1 + at.batch), param(right + 2 + at.batch));
     if dtype.is_quantized() {
         let mut defines = Defines::default();
-        defines.set("P", p).set("W", code.word(input)?).flag("Q8", q8(kernel, part));
+        defines.set("P", p).set("W", code.word(input)?).set("V", code.quad(input)?).flag("Q8", q8(kernel, part));
         *body += &expand(quant_template(dtype)?, &defines)?;
         // The offset counts rows; batch strides are 0.
         let _ = write!(

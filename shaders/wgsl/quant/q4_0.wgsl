@@ -11,18 +11,28 @@ fn w8_${P}(base: u32, k: u32, e: u32) -> W8 {
     let d = scale_${P}(base, k, e >> 5u);
     return W8(d * (t_nibbles(w) - 8.0), d * (t_nibbles(w >> 4u) - 8.0));
 }
+fn raw_${P}(base: u32, k: u32, e: u32) -> Raw32 {
+    var r: Raw32;
+    r.q = ${V}(base + (e >> 3u));
+    r.d.x = scale_${P}(base, k, e >> 5u);
+    return r;
+}
+fn eight_${P}(r: Raw32, i: u32) -> W8 {
+    let w = r.q[i];
+    return W8(r.d.x * (t_nibbles(w) - 8.0), r.d.x * (t_nibbles(w >> 4u) - 8.0));
+}
 //#if Q8
 fn wq_${P}(base: u32, k: u32, e: u32) -> Q32 {
     var result: Q32;
+    let r = raw_${P}(base, k, e);
     for (var i = 0u; i < 4u; i++) {
-        let w = ${W}(base + (e >> 3u) + i);
+        let w = r.q[i];
         result.q[2u * i] = w & 0x0f0f0f0fu;
         result.q[2u * i + 1u] = (w >> 4u) & 0x0f0f0f0fu;
     }
-    let d = scale_${P}(base, k, e >> 5u);
-    result.d0 = d;
-    result.d1 = d;
-    result.m = -8.0 * d;
+    result.d0 = r.d.x;
+    result.d1 = r.d.x;
+    result.m = -8.0 * r.d.x;
     return result;
 }
 //#endif

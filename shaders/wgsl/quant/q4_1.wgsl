@@ -8,18 +8,28 @@ fn w8_${P}(base: u32, k: u32, e: u32) -> W8 {
     let dm = unpack2x16float(${W}(base + (k / 32u) * 4u + (e >> 5u)));
     return W8(dm.x * t_nibbles(w) + dm.y, dm.x * t_nibbles(w >> 4u) + dm.y);
 }
+fn raw_${P}(base: u32, k: u32, e: u32) -> Raw32 {
+    var r: Raw32;
+    r.q = ${V}(base + (e >> 3u));
+    r.d = vec4<f32>(unpack2x16float(${W}(base + (k / 32u) * 4u + (e >> 5u))), 0.0, 0.0);
+    return r;
+}
+fn eight_${P}(r: Raw32, i: u32) -> W8 {
+    let w = r.q[i];
+    return W8(r.d.x * t_nibbles(w) + r.d.y, r.d.x * t_nibbles(w >> 4u) + r.d.y);
+}
 //#if Q8
 fn wq_${P}(base: u32, k: u32, e: u32) -> Q32 {
     var result: Q32;
+    let r = raw_${P}(base, k, e);
     for (var i = 0u; i < 4u; i++) {
-        let w = ${W}(base + (e >> 3u) + i);
+        let w = r.q[i];
         result.q[2u * i] = w & 0x0f0f0f0fu;
         result.q[2u * i + 1u] = (w >> 4u) & 0x0f0f0f0fu;
     }
-    let dm = unpack2x16float(${W}(base + (k / 32u) * 4u + (e >> 5u)));
-    result.d0 = dm.x;
-    result.d1 = dm.x;
-    result.m = dm.y;
+    result.d0 = r.d.x;
+    result.d1 = r.d.x;
+    result.m = r.d.y;
     return result;
 }
 //#endif

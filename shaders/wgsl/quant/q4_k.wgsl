@@ -3,44 +3,44 @@
 fn row_words_${P}(k: u32) -> u32 {
     return (k / 256u) * 36u;
 }
-// Byte i of the 12 bytes.
-fn six_${P}(at: u32, i: u32) -> u32 {
-    return (${W}(at + 1u + (i >> 2u)) >> ((i & 3u) * 8u)) & 0xffu;
-}
-// Scale and (negative) minimum of the sub-block that holds element e.
+// Scale and (negative) minimum of the sub-block that holds element e: the first four of each in 6 bits of a byte, the others
+// in 4 bits of the last four bytes and the top 2 bits of the first eight.
 fn scale_${P}(base: u32, k: u32, e: u32) -> vec2<f32> {
-    let at = base + (k / 256u) * 32u + (e >> 8u) * 4u;
-    let dm = unpack2x16float(${W}(at));
+    let head = ${V}(base + (k / 256u) * 32u + (e >> 8u) * 4u);
+    let dm = unpack2x16float(head.x);
     let j = (e >> 5u) & 7u;
-    var s = 0u;
-    var m = 0u;
-    if (j < 4u) {
-        s = six_${P}(at, j) & 63u;
-        m = six_${P}(at, j + 4u) & 63u;
-    } else {
-        let both = six_${P}(at, j + 4u);
-        s = (both & 15u) | ((six_${P}(at, j - 4u) >> 6u) << 4u);
-        m = (both >> 4u) | ((six_${P}(at, j) >> 6u) << 4u);
-    }
-    return vec2<f32>(dm.x * f32(s), -dm.y * f32(m));
+    let bytes = (head.yzw >> vec3<u32>((j & 3u) * 8u)) & vec3<u32>(0xffu);
+    let four = vec2<u32>(bytes.z & 15u, bytes.z >> 4u) | ((bytes.xy >> vec2<u32>(6u)) << vec2<u32>(4u));
+    let six = vec2<f32>(select(four, bytes.xy & vec2<u32>(63u), j < 4u));
+    return vec2<f32>(dm.x * six.x, -dm.y * six.y);
 }
 fn w8_${P}(base: u32, k: u32, e: u32) -> W8 {
     let w = ${W}(base + (e >> 3u));
     let dm = scale_${P}(base, k, e);
     return W8(dm.x * t_nibbles(w) + dm.y, dm.x * t_nibbles(w >> 4u) + dm.y);
 }
+fn raw_${P}(base: u32, k: u32, e: u32) -> Raw32 {
+    var r: Raw32;
+    r.q = ${V}(base + (e >> 3u));
+    r.d = vec4<f32>(scale_${P}(base, k, e), 0.0, 0.0);
+    return r;
+}
+fn eight_${P}(r: Raw32, i: u32) -> W8 {
+    let w = r.q[i];
+    return W8(r.d.x * t_nibbles(w) + r.d.y, r.d.x * t_nibbles(w >> 4u) + r.d.y);
+}
 //#if Q8
 fn wq_${P}(base: u32, k: u32, e: u32) -> Q32 {
     var result: Q32;
+    let r = raw_${P}(base, k, e);
     for (var i = 0u; i < 4u; i++) {
-        let w = ${W}(base + (e >> 3u) + i);
+        let w = r.q[i];
         result.q[2u * i] = w & 0x0f0f0f0fu;
         result.q[2u * i + 1u] = (w >> 4u) & 0x0f0f0f0fu;
     }
-    let dm = scale_${P}(base, k, e);
-    result.d0 = dm.x;
-    result.d1 = dm.x;
-    result.m = dm.y;
+    result.d0 = r.d.x;
+    result.d1 = r.d.x;
+    result.m = r.d.y;
     return result;
 }
 //#endif

@@ -10,15 +10,28 @@ fn w8_${P}(base: u32, k: u32, e: u32) -> W8 {
     let at = base + (e >> 2u);
     return W8(d * t_signed_bytes(${W}(at)), d * t_signed_bytes(${W}(at + 1u)));
 }
+fn raw_${P}(base: u32, k: u32, e: u32) -> Raw32 {
+    var r: Raw32;
+    r.q = ${V}(base + (e >> 2u));
+    r.h = ${V}(base + (e >> 2u) + 4u);
+    r.d.x = scale_${P}(base, k, e >> 5u);
+    return r;
+}
+fn eight_${P}(r: Raw32, i: u32) -> W8 {
+    let four = select(r.h, r.q, i < 2u);
+    let two = select(four.zw, four.xy, (i & 1u) == 0u);
+    return W8(r.d.x * t_signed_bytes(two.x), r.d.x * t_signed_bytes(two.y));
+}
 //#if Q8
 fn wq_${P}(base: u32, k: u32, e: u32) -> Q32 {
     var result: Q32;
-    for (var i = 0u; i < 8u; i++) {
-        result.q[i] = ${W}(base + (e >> 2u) + i);
+    let r = raw_${P}(base, k, e);
+    for (var i = 0u; i < 4u; i++) {
+        result.q[i] = r.q[i];
+        result.q[4u + i] = r.h[i];
     }
-    let d = scale_${P}(base, k, e >> 5u);
-    result.d0 = d;
-    result.d1 = d;
+    result.d0 = r.d.x;
+    result.d1 = r.d.x;
     result.m = 0.0;
     return result;
 }
