@@ -53,6 +53,33 @@ fn part${p}(group: u32, lid: u32) {
 //#endif
 //#end
 //#else
+//#if RAW
+//#for c CT
+        let packed_${c} = raw_${p}(right_${c}, depth, k);
+//#if PAIR
+        let other_packed_${c} = raw_${p}(other_${c}, depth, k);
+//#endif
+//#end
+//#for u UNITS
+        {
+//#for c CT
+            let w_${c} = eight_${p}(packed_${c}, ${u}u);
+//#if PAIR
+            let v_${c} = eight_${p}(other_packed_${c}, ${u}u);
+//#endif
+//#end
+//#for i 4
+            let x_${i} = x8(row_${i}, k + ${u}u * 8u);
+//#for c CT
+            a_${i}_${c} += dot(x_${i}.a, w_${c}.a) + dot(x_${i}.b, w_${c}.b);
+//#if PAIR
+            b_${i}_${c} += dot(x_${i}.a, v_${c}.a) + dot(x_${i}.b, v_${c}.b);
+//#endif
+//#end
+//#end
+        }
+//#end
+//#else
 //#if NVEC
         let w = w8x4_${p}(right, k);
         let w_0 = w.c0;
@@ -76,6 +103,7 @@ fn part${p}(group: u32, lid: u32) {
 //#endif
 //#end
 //#end
+//#endif
 //#endif
     }
 //#for i 4

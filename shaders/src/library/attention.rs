@@ -9,6 +9,7 @@ use super::{
     code::{Code, Rep, Slots, fill_words, param, shared, single},
     preprocess::{Defines, expand},
     spread,
+    start::{favour, start},
 };
 use smallvec::{SmallVec, smallvec};
 use std::fmt::Write as _;
@@ -17,10 +18,10 @@ use tallow_graph::{
     kernel::{AttentionKernel, RowClass},
 };
 
-const SHARED: u32 = 0;
-const SERIAL: u32 = 1;
+pub(super) const SHARED: u32 = 0;
+pub(super) const SERIAL: u32 = 1;
 const SPLIT: u32 = 2;
-const TILES: u32 = 3;
+pub(super) const TILES: u32 = 3;
 
 /// Workgroups that keep a large GPU busy.
 const BUSY: u64 = 192;
@@ -90,6 +91,9 @@ pub fn implementations(kernel: &AttentionKernel, words: &[i64], target: &Target)
         all.push(Implementation { id: SPLIT, scratch: scratch(kernel, words), cost: cost(2.0, 110.0) });
     } else if target.max_workgroup_storage >= 16_384 && target.max_workgroup_invocations >= 128 {
         all.push(Implementation { id: TILES, scratch: 0, cost: cost(1.0, 110.0) });
+    }
+    if kernel.rows == RowClass::Many {
+        favour(&mut all, start(target).attention);
     }
     all
 }

@@ -14,6 +14,7 @@ use super::{
     loaders::{STRUCTS, access, batch_indices, left_code, right_code, round_code},
     preprocess::{Defines, expand},
     spread,
+    start::{favour, start},
     tiles::{self, Tile},
 };
 use smallvec::{SmallVec, smallvec};
@@ -24,15 +25,15 @@ use tallow_graph::{
 };
 
 /// Implementation numbers.
-const SHARED: u32 = 0;
-const SERIAL: u32 = 1;
-const SUBGROUP: u32 = 2;
+pub(super) const SHARED: u32 = 0;
+pub(super) const SERIAL: u32 = 1;
+pub(super) const SUBGROUP: u32 = 2;
 /// Tiles of 64 x 64 with split-K, which needs scratch memory; and of 128 x 64.
-const SPLIT: u32 = 3;
-const TALL: u32 = 4;
+pub(super) const SPLIT: u32 = 3;
+pub(super) const TALL: u32 = 4;
 /// The same two tiles, both with split-K, multiplied by cooperative matrices.
-const COOP: u32 = 5;
-const COOP_TALL: u32 = 6;
+pub(super) const COOP: u32 = 5;
+pub(super) const COOP_TALL: u32 = 6;
 
 /// Where everything stands among the words.
 pub struct Words {
@@ -232,6 +233,15 @@ pub fn implementations(kernel: &ContractKernel, words: &[i64], target: &Target) 
     if !many && subgroup(target).is_some() && kernel.parts.iter().all(|p| p.right_unit == RightUnit::K) {
         let small = subgroup(target).is_some_and(|size| size < 16);
         all.push(Implementation { id: SUBGROUP, scratch: 0, cost: cost(if small { 2.0 } else { 1.0 }, 50.0) });
+    }
+    let start = start(target);
+    if !many {
+        favour(&mut all, start.matvec);
+    } else if tiles::fill(kernel, words, target, tile(start.gemm)) {
+        // Cooperative matrices of the same tile, if there are any.
+        let coop = if tile(start.gemm) == Tile::TALL { COOP_TALL } else { COOP };
+        let there = all.iter().any(|way| way.id == coop) && !target.software;
+        favour(&mut all, if there { coop } else { start.gemm });
     }
     all
 }

@@ -31,6 +31,7 @@ mod scan;
 mod scatter;
 mod sort;
 mod split;
+mod start;
 mod tiles;
 mod vendor;
 

@@ -66,6 +66,11 @@ pub fn splits(kernel: &ContractKernel, words: &[i64]) -> u64 {
     (BUSY / tiles).min(size(words, Words::of(kernel).k) / LEAST_K).clamp(1, MOST_SPLITS)
 }
 
+/// Whether there are tiles enough to keep the vendor's usual GPU busy, so that none needs splitting.
+pub fn fill(kernel: &ContractKernel, words: &[i64], target: &Target, tile: Tile) -> bool {
+    target.software || count(kernel, words, u64::from(tile.rows())) as f32 >= 2.0 * target.vendor.resident()
+}
+
 /// Where each part's partial sums begin in scratch memory, in words, and the words of all.
 pub fn scratch(kernel: &ContractKernel, words: &[i64]) -> (Vec<u64>, u64) {
     let at = Words::of(kernel);
