@@ -56,7 +56,8 @@ pub fn blocks(dtype: DType, elements: usize) -> Vec<u8> {
 /// The model as a GGUF file, and the bytes of its weights.
 fn file(shape: &Shape) -> Result<(Vec<u8>, usize)> {
     let Shape { hidden, inner, layers, heads, kv_heads, vocab } = *shape;
-    let ids: Vec<String> = (0..vocab).map(|id| format!("<{id}>")).collect();
+    // A vocabulary of bytes needs one at least.
+    let ids: Vec<String> = (0..vocab).map(|id| if id == 1 { "a".to_owned() } else { format!("<{id}>") }).collect();
     let mut file = Writer::new()
         .metadata("general.architecture", "llama")
         .metadata("general.name", "random")
