@@ -16,8 +16,11 @@ use super::walk::{Bound, Nest, Words, bind, elements};
 
 use crate::rows::attention::{Attention, Mask, Rows, attention_tile};
 
-/// Query rows of a tile, over all heads that share a key head: keys and values are packed once for all of them.
-const ROWS: usize = 128;
+/// Bytes of a tile's queries and results: beside a block of keys and values, they stay in a second-level cache. Keys and
+/// values are packed once for each tile.
+const TILE_BYTES: usize = 256 << 10;
+/// Query rows below which a tile is not cut to leave more threads something to do.
+const LEAST_ROWS: usize = 64;
 
 /// An attention kernel, compiled: how its operands become f32.
 #[derive(Debug)]
@@ -69,6 +72,16 @@ struct Job<'a> {
     block: usize,
 }
 
+/// Positions of a tile, of `group` query heads whose queries and results have `width` elements together: as many as a cache
+/// holds, or fewer if that leaves each thread less than four tiles of the `others` (batches and key heads).
+fn block_of(queries: usize, (group, width): (usize, usize), others: usize, threads: usize) -> usize {
+    let mut rows = TILE_BYTES / (4 * width.max(1));
+    while rows > LEAST_ROWS && threads > 1 && queries.div_ceil((rows / group).max(1)) * others < 4 * threads {
+        rows /= 2;
+    }
+    (rows / group).max(8).min(queries)
+}
+
 /// Runs an attention step.
 pub(crate) fn run(step: &StepRun<'_>, kernel: &AttentionKernel, code: &Code) -> Result<()> {
     let mut words = Words(step.words);
@@ -116,7 +129,7 @@ pub(crate) fn run(step: &StepRun<'_>, kernel: &AttentionKernel, code: &Code) -> 
         window: if kernel.window { window } else { 0 },
         scale: step.scalar(0)?.to_f64() as f32,
         softcap: if kernel.softcap { step.scalar(1)?.to_f64() as f32 } else { 0.0 },
-        block: (ROWS / group).max(8).min(queries),
+        block: block_of(queries, (group, width + v_width), batch * kv_heads, step.pool.threads()),
     };
     let blocks = queries.div_ceil(job.block);
     let failed = FirstError::default();

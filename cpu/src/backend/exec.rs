@@ -62,17 +62,17 @@ pub(crate) unsafe fn run(isa: Isa, code: &[Code], places: &[*mut u8], n: usize) 
                 }),
                 Op::Where => {
                     let condition = slice(at(code.a), n);
+                    // Bits are moved, so that one copy serves every class of a size.
+                    macro_rules! select {
+                        ($f:ident) => {
+                            $f(isa, condition, slice(at(code.b), n), slice(at(code.c), n), slice_mut(at(code.out), n))
+                        };
+                    }
                     match code.class.size() {
-                        1 => select::<u8>(condition, slice(at(code.b), n), slice(at(code.c), n), at(code.out)),
-                        2 => select::<u16>(condition, slice(at(code.b), n), slice(at(code.c), n), at(code.out)),
-                        4 => select_32(
-                            isa,
-                            condition,
-                            slice(at(code.b), n),
-                            slice(at(code.c), n),
-                            slice_mut(at(code.out), n),
-                        ),
-                        _ => select::<u64>(condition, slice(at(code.b), n), slice(at(code.c), n), at(code.out)),
+                        1 => select!(select_8),
+                        2 => select!(select_16),
+                        4 => select!(select_32),
+                        _ => select!(select_64),
                     }
                 }
                 Op::Cast(to) => with_class!(code.class, A => with_class!(to, B => {
@@ -145,21 +145,12 @@ fn compare_any<T: Num>(op: CompareOp, a: &[T], b: &[T], out: &mut [u8]) {
     with_compare!(op, compare_loop(a, b, out));
 }
 
-/// Moves bits, so that one copy serves every class of a size.
-///
-/// # Safety
-/// As [`slice_mut`] for `out`, over as many elements as `condition` has.
-unsafe fn select<T: Copy>(condition: &[u8], a: &[T], b: &[T], out: *mut u8) {
-    // SAFETY: the caller's.
-    let out: &mut [T] = unsafe { slice_mut(out, condition.len()) };
-    for (((out, &condition), &a), &b) in out.iter_mut().zip(condition).zip(a).zip(b) {
-        *out = if condition != 0 { a } else { b };
-    }
-}
-
 multiversion! {
     fn compare_f32(op: CompareOp, a: &[f32], b: &[f32], out: &mut [u8]) = compare_f32_body;
+    fn select_8(condition: &[u8], a: &[u8], b: &[u8], out: &mut [u8]) = select_8_body;
+    fn select_16(condition: &[u8], a: &[u16], b: &[u16], out: &mut [u16]) = select_16_body;
     fn select_32(condition: &[u8], a: &[u32], b: &[u32], out: &mut [u32]) = select_32_body;
+    fn select_64(condition: &[u8], a: &[u64], b: &[u64], out: &mut [u64]) = select_64_body;
 }
 
 #[inline(always)]
@@ -167,12 +158,19 @@ fn compare_f32_body<const FMA: bool>(op: CompareOp, a: &[f32], b: &[f32], out: &
     with_compare!(op, compare_loop(a, b, out));
 }
 
-#[inline(always)]
-fn select_32_body<const FMA: bool>(condition: &[u8], a: &[u32], b: &[u32], out: &mut [u32]) {
-    for (((out, &condition), &a), &b) in out.iter_mut().zip(condition).zip(a).zip(b) {
-        *out = if condition != 0 { a } else { b };
-    }
+/// `a` where the condition is not 0, else `b`. By masks: of an `if`, the compiler makes loads from one of two addresses.
+macro_rules! select_body {
+    ($($name:ident: $t:ty),*) => {$(
+        #[inline(always)]
+        fn $name<const FMA: bool>(condition: &[u8], a: &[$t], b: &[$t], out: &mut [$t]) {
+            for (((out, &condition), &a), &b) in out.iter_mut().zip(condition).zip(a).zip(b) {
+                let mask = <$t>::from(condition != 0).wrapping_neg();
+                *out = (a & mask) | (b & !mask);
+            }
+        }
+    )*};
 }
+select_body!(select_8_body: u8, select_16_body: u16, select_32_body: u32, select_64_body: u64);
 
 fn unary_f32(isa: Isa, op: UnaryOp, x: &[f32], out: &mut [f32]) {
     let function = match op {

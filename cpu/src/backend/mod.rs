@@ -16,6 +16,7 @@ mod gather;
 mod info;
 mod map;
 mod memory;
+mod nest_copy;
 mod norm;
 mod pick;
 mod pool;

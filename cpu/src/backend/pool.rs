@@ -13,8 +13,6 @@ use super::walk::{Bound, elements};
 const WINDOW: usize = 32;
 /// Elements that are worth a thread's while.
 const GRAIN: usize = 32 << 10;
-/// Outputs that are computed together.
-const CHUNK: usize = 64;
 
 /// What is done to a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -120,60 +118,109 @@ fn pool_lines_body<const FMA: bool>(from: *const f32, lines: &[isize], windows: 
 /// The line's windows lie in memory; `out` has room for them.
 #[inline(always)]
 unsafe fn pool_line(from: *const f32, windows: Windows<'_>, out: *mut u32) {
-    let Windows { pooling, offsets, step, width } = windows;
-    let mut done = 0;
-    while done < width {
-        let n = CHUNK.min(width - done);
-        let mut values = [0f32; CHUNK];
-        let at = |offset: isize| from.wrapping_offset(offset + done as isize * step);
-        let out = out.wrapping_add(done);
-        // SAFETY: the caller's, for all that follows.
-        unsafe {
-            let first = at(offsets[0]);
-            for j in 0..n {
-                values[j] = first.wrapping_offset(j as isize * step).read();
-            }
-            match pooling {
-                Pooling::Max => {
-                    for &offset in &offsets[1..] {
-                        let x = at(offset);
-                        for j in 0..n {
-                            let (a, b) = (values[j], x.wrapping_offset(j as isize * step).read());
-                            values[j] = if (a > b) | a.is_nan() { a } else { b };
-                        }
-                    }
-                }
-                Pooling::Sum(by) => {
-                    for &offset in &offsets[1..] {
-                        let x = at(offset);
-                        for j in 0..n {
-                            values[j] += x.wrapping_offset(j as isize * step).read();
-                        }
-                    }
-                    if by != 1.0 {
-                        for j in 0..n {
-                            values[j] = (f64::from(values[j]) / by) as f32;
-                        }
-                    }
-                }
-                Pooling::ArgMax => {
-                    let mut places = [0u32; CHUNK];
-                    for (k, &offset) in offsets.iter().enumerate().skip(1) {
-                        let x = at(offset);
-                        for j in 0..n {
-                            let (a, b) = (values[j], x.wrapping_offset(j as isize * step).read());
-                            let wins = !a.is_nan() & (b.is_nan() | (b > a));
-                            values[j] = if wins { b } else { a };
-                            places[j] = if wins { k as u32 } else { places[j] };
-                        }
-                    }
-                    std::ptr::copy_nonoverlapping(places.as_ptr(), out, n);
-                    done += n;
-                    continue;
-                }
-            }
-            std::ptr::copy_nonoverlapping(values.as_ptr().cast(), out, n);
+    // SAFETY: the caller's.
+    unsafe {
+        match windows.width {
+            8.. => pool_chunks::<8>(from, windows, out),
+            4.. => pool_chunks::<4>(from, windows, out),
+            _ => pool_chunks::<1>(from, windows, out),
         }
-        done += n;
+    }
+}
+
+/// `N` outputs at a time, in registers. The last ones of a line overlap those before, so that nothing is left over.
+///
+/// # Safety
+/// As [`pool_line`], of a line of at least `N` outputs.
+#[inline(always)]
+unsafe fn pool_chunks<const N: usize>(from: *const f32, windows: Windows<'_>, out: *mut u32) {
+    let Windows { pooling, offsets, step, width } = windows;
+    let mut next = 0;
+    while next < width {
+        let done = next.min(width - N);
+        next = done + N;
+        let element = |offset: isize| -> [f32; N] {
+            let at = from.wrapping_offset(offset + done as isize * step);
+            // SAFETY: the caller's.
+            std::array::from_fn(|j| unsafe { at.wrapping_offset(j as isize * step).read() })
+        };
+        let mut values = element(offsets[0]);
+        let mut places = [0u32; N];
+        match pooling {
+            Pooling::Max => {
+                for &offset in &offsets[1..] {
+                    let x = element(offset);
+                    for j in 0..N {
+                        values[j] = if (values[j] > x[j]) | values[j].is_nan() { values[j] } else { x[j] };
+                    }
+                }
+            }
+            Pooling::Sum(by) => {
+                for &offset in &offsets[1..] {
+                    let x = element(offset);
+                    for j in 0..N {
+                        values[j] += x[j];
+                    }
+                }
+                if by != 1.0 {
+                    for value in &mut values {
+                        *value = (f64::from(*value) / by) as f32;
+                    }
+                }
+            }
+            Pooling::ArgMax => {
+                for (k, &offset) in offsets.iter().enumerate().skip(1) {
+                    let x = element(offset);
+                    for j in 0..N {
+                        let wins = !values[j].is_nan() & (x[j].is_nan() | (x[j] > values[j]));
+                        values[j] = if wins { x[j] } else { values[j] };
+                        places[j] = if wins { k as u32 } else { places[j] };
+                    }
+                }
+            }
+        }
+        let result = if pooling == Pooling::ArgMax { places } else { values.map(f32::to_bits) };
+        // SAFETY: the caller's.
+        unsafe { out.add(done).cast::<[u32; N]>().write_unaligned(result) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Isa;
+
+    #[test]
+    fn lines_of_every_width_equal_a_loop() {
+        let x: Vec<f32> =
+            (0..400).map(|i| if i % 97 == 50 { f32::NAN } else { ((i * 37) % 29) as f32 - 9.0 }).collect();
+        let offsets = [0, 1, 40, 41];
+        let cases = (1..=33).flat_map(|width| [1, 2, 3].map(|step| (width, step)));
+        for (isa, (width, step)) in
+            Isa::supported().into_iter().flat_map(|isa| cases.clone().map(move |case| (isa, case)))
+        {
+            for pooling in [Pooling::Max, Pooling::ArgMax, Pooling::Sum(1.0), Pooling::Sum(4.0)] {
+                let windows = Windows { pooling, offsets: &offsets, step, width };
+                let mut out = vec![u32::MAX; 2 * width + 1];
+                pool_lines(isa, x.as_ptr(), &[0, 200], windows, out.as_mut_ptr());
+                for (i, &got) in out[..2 * width].iter().enumerate() {
+                    let first = i / width * 200 + i % width * step as usize;
+                    let window = offsets.map(|offset| x[first + offset as usize]);
+                    let best = (1..4).fold(0, |best: usize, k| {
+                        let (a, b) = (window[best], window[k]);
+                        if !a.is_nan() && (b.is_nan() || b > a) { k } else { best }
+                    });
+                    let want = match pooling {
+                        Pooling::Max => window[best].to_bits(),
+                        Pooling::ArgMax => best as u32,
+                        Pooling::Sum(by) => (window.iter().sum::<f32>() / by as f32).to_bits(),
+                    };
+                    let both_nan =
+                        pooling != Pooling::ArgMax && f32::from_bits(want).is_nan() && f32::from_bits(got).is_nan();
+                    assert!(got == want || both_nan, "{isa:?} {pooling:?} {i} of {width} by {step}");
+                }
+                assert_eq!(out[2 * width], u32::MAX, "nothing after the line");
+            }
+        }
     }
 }

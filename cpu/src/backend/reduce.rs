@@ -208,6 +208,10 @@ impl<'a, T: Num> Columns<'a, T> {
             _ => {
                 // Without branches, so that several rows are compared at once: as `beats`.
                 let (first, smallest) = (at == 0, op == RowOp::ArgMin);
+                if let (Some(x), Some(value)) = (as_f32(x), as_f32_mut(self.value)) {
+                    rows::reduce::arg_columns(isa, x, at as u32, smallest, value, self.at);
+                    return;
+                }
                 for ((value, &x), index) in self.value.iter_mut().zip(x).zip(self.at.iter_mut()) {
                     let better = if smallest { x < *value } else { x > *value };
                     let wins = first | (!value.is_nan() & (x.is_nan() | better));

@@ -8,6 +8,7 @@ use super::class::{Class, Num, with_class};
 use super::exec::{self, slice, slice_mut};
 use super::expr::{Block, Code, Load, Op};
 use super::memory::Mem;
+use super::nest_copy::{SHORT_ROW, dot, fill_short, gather, gather_short, pieces, scatter};
 use super::scratch;
 use crate::Isa;
 
@@ -339,13 +340,20 @@ impl<'a> Walker<'a> {
         let out = self.register(usize::from(load.place));
         // One element for all: a nest of no axes.
         let sizes = if load.layout == Layout::Scalar { &[] } else { self.nest.sizes };
+        let short = sizes.len() > 1 && sizes[sizes.len() - 1] <= SHORT_ROW;
         if load.input.is_none() {
             with_class!(load.class, T => {
-                // SAFETY: the register has room for `n` elements of the class.
+                let at = |offset: i64| T::from_i64(bound.offset + offset);
+                if short {
+                    // SAFETY: the register has room for `n` elements of the class.
+                    unsafe { fill_short(|offset| at(offset as i64), sizes, bound.strides, index, n, out.cast::<T>()) };
+                    return;
+                }
+                // SAFETY: as above.
                 let out = unsafe { slice_mut::<T>(out, n) };
                 pieces(sizes, bound.strides, index, n, |from, offset, stride, count| {
                     for (i, out) in out[from..from + count].iter_mut().enumerate() {
-                        *out = T::from_i64(bound.offset + offset + stride * i as i64);
+                        *out = at(offset + stride * i as i64);
                     }
                 });
             });
@@ -354,7 +362,7 @@ impl<'a> Walker<'a> {
         let size = load.dtype.size_in_bytes();
         let native = load.class.is_stored_as(load.dtype);
         let raw = if native { out } else { self.registers };
-        if sizes.len() > 1 && sizes[sizes.len() - 1] <= SHORT_ROW {
+        if short {
             // SAFETY: as below.
             unsafe {
                 match size {
@@ -409,172 +417,6 @@ pub(crate) fn prefetch(from: *const u8, bytes: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (from, bytes);
-}
-
-fn dot(index: &[usize], strides: &[i64]) -> i64 {
-    index.iter().zip(strides).map(|(&i, &stride)| i as i64 * stride).sum()
-}
-
-/// Cuts `n` elements from position `index` on into runs along the innermost axis: calls `f(elements before, offset of
-/// the first, stride, count)` for each.
-#[inline]
-fn pieces(
-    sizes: &[i64],
-    strides: &[i64],
-    index: &[usize; MAX_AXES],
-    n: usize,
-    mut f: impl FnMut(usize, i64, i64, usize),
-) {
-    let Some(inner) = sizes.len().checked_sub(1) else {
-        // One element, as often as it is asked for.
-        f(0, 0, 0, n);
-        return;
-    };
-    let mut index = *index;
-    let (width, stride) = (sizes[inner] as usize, strides[inner]);
-    let mut offset = dot(&index[..=inner], strides);
-    let mut done = 0;
-    loop {
-        let count = (width - index[inner]).min(n - done);
-        f(done, offset, stride, count);
-        done += count;
-        if done >= n {
-            return;
-        }
-        // The next row: the innermost index back to 0, the others count up.
-        offset -= index[inner] as i64 * stride;
-        index[inner] = 0;
-        for axis in (0..inner).rev() {
-            index[axis] += 1;
-            offset += strides[axis];
-            if index[axis] < sizes[axis] as usize {
-                break;
-            }
-            offset -= index[axis] as i64 * strides[axis];
-            index[axis] = 0;
-        }
-    }
-}
-
-/// # Safety
-/// `count` elements from `from` on by `stride` lie in one buffer; `to` has room for them, aligned.
-#[inline(always)]
-unsafe fn gather<T: Copy>(from: *const u8, stride: i64, to: *mut u8, count: usize) {
-    // SAFETY: the caller's. A file's bytes need not be aligned, so elements are read as they lie.
-    unsafe {
-        let (from, to) = (from.cast::<T>(), to.cast::<T>());
-        match stride {
-            1 => std::ptr::copy_nonoverlapping(from.cast::<u8>(), to.cast::<u8>(), count * size_of::<T>()),
-            0 => {
-                let value = from.read_unaligned();
-                (0..count).for_each(|i| to.add(i).write(value));
-            }
-            _ => (0..count).for_each(|i| {
-                to.add(i).write(from.wrapping_offset(i as isize * stride as isize).read_unaligned());
-            }),
-        }
-    }
-}
-
-/// Elements of a row that is gathered together with its neighbours.
-const SHORT_ROW: i64 = 8;
-
-/// Gathers `n` elements from position `index` on of a nest whose rows are short: a loop over the last two axes, instead of
-/// a call for each row.
-///
-/// # Safety
-/// The nest's elements lie in one buffer; `to` has room for `n`, aligned.
-unsafe fn gather_short<T: Copy>(
-    at: *const u8,
-    sizes: &[i64],
-    strides: &[i64],
-    index: &[usize; MAX_AXES],
-    n: usize,
-    to: *mut u8,
-) {
-    let inner = sizes.len() - 1;
-    let (width, step) = (sizes[inner].max(1) as usize, strides[inner] as isize);
-    let (height, row) = (sizes[inner - 1] as usize, strides[inner - 1] as isize);
-    let (mut index, mut done) = (*index, 0);
-    let (mut from, to) = (at.cast::<T>().wrapping_offset(dot(&index[..=inner], strides) as isize), to.cast::<T>());
-    while done < n {
-        if index[inner] > 0 || n - done < width {
-            // The rest of a row.
-            let count = (width - index[inner]).min(n - done);
-            for i in 0..count {
-                // SAFETY: the caller's. A file's bytes need not be aligned, so elements are read as they lie.
-                unsafe { to.add(done + i).write(from.wrapping_offset(i as isize * step).read_unaligned()) };
-            }
-            done += count;
-            from = from.wrapping_offset(row - index[inner] as isize * step);
-            index[inner] = 0;
-            index[inner - 1] += 1;
-        } else {
-            // As many whole rows as follow one another.
-            let rows = (height - index[inner - 1]).min((n - done) / width);
-            // SAFETY: as above.
-            unsafe {
-                let to = to.add(done);
-                match (width, row, step) {
-                    (2, 1, 0) => gather_rows::<T, 2>(from, 1, 0, to, rows),
-                    (2, 0, 1) => gather_rows::<T, 2>(from, 0, 1, to, rows),
-                    (2, ..) => gather_rows::<T, 2>(from, row, step, to, rows),
-                    (3, ..) => gather_rows::<T, 3>(from, row, step, to, rows),
-                    (4, ..) => gather_rows::<T, 4>(from, row, step, to, rows),
-                    _ => {
-                        for i in 0..rows {
-                            let from = from.wrapping_offset(i as isize * row);
-                            for j in 0..width {
-                                let at = from.wrapping_offset(j as isize * step);
-                                to.add(i * width + j).write(at.read_unaligned());
-                            }
-                        }
-                    }
-                }
-            }
-            done += rows * width;
-            from = from.wrapping_offset(rows as isize * row);
-            index[inner - 1] += rows;
-        }
-        for axis in (1..inner).rev() {
-            if index[axis] < sizes[axis] as usize {
-                break;
-            }
-            from = from.wrapping_offset(strides[axis - 1] as isize - index[axis] as isize * strides[axis] as isize);
-            index[axis] = 0;
-            index[axis - 1] += 1;
-        }
-    }
-}
-
-/// # Safety
-/// `rows` rows of `W` elements lie in one buffer; `to` has room for them, aligned.
-#[inline(always)]
-unsafe fn gather_rows<T: Copy, const W: usize>(from: *const T, row: isize, step: isize, to: *mut T, rows: usize) {
-    for i in 0..rows {
-        for j in 0..W {
-            // SAFETY: the caller's.
-            unsafe {
-                to.add(i * W + j).write(from.wrapping_offset(i as isize * row + j as isize * step).read_unaligned());
-            }
-        }
-    }
-}
-
-/// # Safety
-/// As [`gather`], the other way round.
-#[inline(always)]
-unsafe fn scatter<T: Copy>(from: *const u8, stride: i64, to: *mut u8, count: usize) {
-    // SAFETY: the caller's.
-    unsafe {
-        let (from, to) = (from.cast::<T>(), to.cast::<T>());
-        match stride {
-            1 => std::ptr::copy_nonoverlapping(from, to, count),
-            _ => {
-                (0..count).for_each(|i| to.wrapping_offset(i as isize * stride as isize).write(from.add(i).read()));
-            }
-        }
-    }
 }
 
 /// Runs elements `from..to` of a nest and stores them at `output`, which has strides for the same nest (`Linear`: its

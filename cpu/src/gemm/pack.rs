@@ -93,24 +93,32 @@ unsafe fn across<S: Simd, F: Source<S>>(
         let mut w = 0;
         while w < width {
             let rows = n.min(width - w);
-            let at = from.wrapping_offset(w as isize * by_width);
+            // Rows that are not there are read as the last one: what stands in their places is never part of a result.
+            let at: [*const F; MAX_LANES] =
+                std::array::from_fn(|i| from.wrapping_offset((w + i.min(rows - 1)) as isize * by_width));
+            let to = to.add(w);
+            let mut block = [S::zero(); MAX_LANES];
             let mut l = 0;
-            while l < depth {
-                let steps = n.min(depth - l);
-                let mut block = [S::zero(); MAX_LANES];
-                // Many rows are read side by side, more than the processor follows by itself.
-                for i in 0..rows {
-                    S::prefetch(at.wrapping_offset(i as isize * by_width + (l + 4 * n) as isize).cast());
-                }
-                for (i, v) in block.iter_mut().enumerate().take(rows) {
-                    let at = at.wrapping_offset(i as isize * by_width + l as isize);
-                    *v = if steps == n { F::load(at) } else { F::load_some(at, steps) };
+            while l + n <= depth {
+                for i in 0..n {
+                    // Many rows are read side by side, more than the processor follows by itself.
+                    S::prefetch(at[i].wrapping_add(l + 4 * n).cast());
+                    block[i] = F::load(at[i].add(l));
                 }
                 S::transpose(&mut block[..n]);
-                for (i, v) in block.iter().enumerate().take(steps) {
-                    S::store(to.add((l + i) * step + w), *v);
+                for i in 0..n {
+                    S::store(to.add((l + i) * step), block[i]);
                 }
                 l += n;
+            }
+            if l < depth {
+                for i in 0..n {
+                    block[i] = F::load_some(at[i].add(l), depth - l);
+                }
+                S::transpose(&mut block[..n]);
+                for (i, v) in block.iter().enumerate().take(depth - l) {
+                    S::store(to.add((l + i) * step), *v);
+                }
             }
             w += n;
         }

@@ -31,6 +31,14 @@ vectors! {
         unsafe { transpose_8(rows) };
     }
     #[inline(always)]
+    unsafe fn load_some(at: *const f32, n: usize) -> __m256 {
+        // SAFETY: the caller's; lanes that are masked out are not touched.
+        unsafe {
+            let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            _mm256_maskload_ps(at, _mm256_cmpgt_epi32(_mm256_set1_epi32(n.min(8) as i32), lanes))
+        }
+    }
+    #[inline(always)]
     unsafe fn prefetch(at: *const f32) {
         // SAFETY: any address may be asked for.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
@@ -40,6 +48,14 @@ vectors! {
     /// AVX2, f64.
     Avx2F64, f64, __m256d, 4 of 16, _mm256_setzero_pd(), _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd,
     _mm256_fmadd_pd,
+    #[inline(always)]
+    unsafe fn load_some(at: *const f64, n: usize) -> __m256d {
+        // SAFETY: as above.
+        unsafe {
+            let lanes = _mm256_setr_epi64x(0, 1, 2, 3);
+            _mm256_maskload_pd(at, _mm256_cmpgt_epi64(_mm256_set1_epi64x(n.min(4) as i64), lanes))
+        }
+    }
     #[inline(always)]
     unsafe fn prefetch(at: *const f64) {
         // SAFETY: any address may be asked for.

@@ -38,6 +38,12 @@ multiversion! {
     pub fn max(x: &[f32]) -> f32 = max_body;
     /// The smallest value; NaN if there is one; infinity for an empty slice.
     pub fn min(x: &[f32]) -> f32 = min_body;
+    /// The index of the first largest value; of the first NaN if there is one, as in PyTorch. `None` for an empty slice.
+    pub fn argmax(x: &[f32]) -> Option<usize> = argmax_body;
+    /// The index of the first smallest value; of the first NaN if there is one. `None` for an empty slice.
+    pub fn argmin(x: &[f32]) -> Option<usize> = argmin_body;
+    /// Value `at` of each of several rows meets the best of those before it.
+    pub(crate) fn arg_columns(x: &[f32], at: u32, smallest: bool, best: &mut [f32], index: &mut [u32]) = arg_columns_body;
 }
 
 #[inline(always)]
@@ -140,17 +146,48 @@ pub(crate) fn min_body<const FMA: bool>(x: &[f32]) -> f32 {
     -rest.iter().chain(&acc).map(|v| -v).fold(f32::NEG_INFINITY, larger)
 }
 
-/// The index of the first largest value; of the first NaN if there is one, as in PyTorch. `None` for an empty slice.
-pub fn argmax(isa: crate::Isa, x: &[f32]) -> Option<usize> {
-    // Two vectorised passes are quicker than one that carries indices.
-    let top = max(isa, x);
-    if top.is_nan() { x.iter().position(|v| v.is_nan()) } else { x.iter().position(|&v| v == top) }
+/// Values among which a winner is looked for, once it is known that they have one.
+const STRETCH: usize = 256;
+
+/// The index of the first value that `top` says is a stretch's best, of those stretches the first one whose best beats all
+/// before it.
+#[inline(always)]
+fn first_best(x: &[f32], top: impl Fn(&[f32]) -> f32, beats: impl Fn(f32, f32) -> bool) -> Option<usize> {
+    let (mut best, mut stretch) = (*x.first()?, 0);
+    for (i, x) in x.chunks(STRETCH).enumerate() {
+        let own = top(x);
+        if own.is_nan() {
+            return x.iter().position(|v| v.is_nan()).map(|at| i * STRETCH + at);
+        }
+        if beats(own, best) {
+            (best, stretch) = (own, i);
+        }
+    }
+    let from = stretch * STRETCH;
+    x[from..].iter().position(|&v| v == best).map(|at| from + at)
 }
 
-/// The index of the first smallest value; of the first NaN if there is one. `None` for an empty slice.
-pub fn argmin(isa: crate::Isa, x: &[f32]) -> Option<usize> {
-    let low = min(isa, x);
-    if low.is_nan() { x.iter().position(|v| v.is_nan()) } else { x.iter().position(|&v| v == low) }
+#[inline(always)]
+fn argmax_body<const FMA: bool>(x: &[f32]) -> Option<usize> {
+    first_best(x, max_body::<FMA>, |a, b| a > b)
+}
+
+#[inline(always)]
+fn argmin_body<const FMA: bool>(x: &[f32]) -> Option<usize> {
+    first_best(x, min_body::<FMA>, |a, b| a < b)
+}
+
+/// Takes value `at` of each of several rows: `best` is the largest (or smallest) value of each so far, a NaN if there was
+/// one, and `index` its position.
+#[inline(always)]
+fn arg_columns_body<const FMA: bool>(x: &[f32], at: u32, smallest: bool, best: &mut [f32], index: &mut [u32]) {
+    // Without branches, so that several rows are compared at once.
+    for ((best, index), &x) in best.iter_mut().zip(index).zip(x) {
+        let better = if smallest { x < *best } else { x > *best };
+        let wins = (at == 0) | (!best.is_nan() & (x.is_nan() | better));
+        *best = if wins { x } else { *best };
+        *index = if wins { at } else { *index };
+    }
 }
 
 #[cfg(test)]
@@ -184,9 +221,9 @@ mod tests {
     #[test]
     fn nan_wins_everywhere() {
         for isa in Isa::supported() {
-            for at in 0..70 {
-                let mut x = [1.0f32; 70];
-                x[69 - at / 2] = f32::INFINITY;
+            for at in (0..70).chain([STRETCH - 1, STRETCH, 3 * STRETCH]) {
+                let mut x = [1.0f32; 3 * STRETCH + 1];
+                x[3 * STRETCH - at / 2] = f32::INFINITY;
                 x[at] = f32::NAN;
                 assert!(max(isa, &x).is_nan() && min(isa, &x).is_nan());
                 assert_eq!((argmax(isa, &x), argmin(isa, &x)), (Some(at), Some(at)));

@@ -68,6 +68,15 @@ unsafe fn copy_rows_body<S: Simd>(from: *const u8, to: *mut u8, rows: &Rows<'_>)
     let (from, to) = (from.cast::<S::T>(), to.cast::<S::T>());
     // SAFETY: the caller's, for all that follows.
     unsafe {
+        if let ([Piece { to: 0, from: offset, len }], 1, 0) = (rows.pieces, rows.every, rows.clear) {
+            for i in 0..rows.count {
+                let source = from.wrapping_offset(i as isize * rows.by_source as isize + *offset as isize);
+                // The rows lie far apart, so the processor does not see that the next panel goes on where this one ends.
+                S::prefetch(source.wrapping_add(2 * len));
+                copy::<S>(source, to.add(i * rows.by_panel), *len);
+            }
+            return;
+        }
         for i in 0..rows.count {
             let source = from.wrapping_offset(i as isize * rows.by_source as isize);
             let row = to.add(i * rows.by_panel);
