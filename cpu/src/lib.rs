@@ -23,6 +23,7 @@ pub mod isa;
 pub mod math;
 mod pages;
 pub mod pool;
+mod prefetch;
 pub mod quant;
 pub mod rows;
 

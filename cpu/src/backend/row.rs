@@ -17,7 +17,8 @@ use super::reduce::{Columns, State};
 use super::scratch::{self, FirstError};
 use super::step::StepRun;
 use super::turn::{TILE, turn};
-use super::walk::{Bound, Nest, Walker, Words, block_size, elements, prefetch};
+use super::walk::{Bound, Nest, Walker, Words, block_size, elements};
+use crate::prefetch::prefetch;
 
 /// Elements that are worth a thread's while.
 const GRAIN: usize = 16 << 10;

@@ -51,22 +51,19 @@ pub(crate) fn run(step: &StepRun<'_>, kernel: &SortKernel) -> Result<()> {
 
 /// The place among all floats: equal for -0 and 0, and for every NaN, which comes last.
 fn rank_f32(x: f32) -> u32 {
-    let bits = if x == 0.0 { 0 } else { x.to_bits() };
-    match x.is_nan() {
-        true => u32::MAX,
-        false if bits >> 31 == 1 => !bits,
-        false => bits | 1 << 31,
-    }
+    // Without branches: signs are hard to foretell. Adding 0 makes 0 of -0.
+    let bits = (x + 0.0).to_bits();
+    let negative = (bits >> 31).wrapping_neg();
+    let rank = bits ^ (negative | 1 << 31);
+    rank | u32::from(x.is_nan()).wrapping_neg()
 }
 
 /// As [`rank_f32`].
 fn rank_f64(x: f64) -> u64 {
-    let bits = if x == 0.0 { 0 } else { x.to_bits() };
-    match x.is_nan() {
-        true => u64::MAX,
-        false if bits >> 63 == 1 => !bits,
-        false => bits | 1 << 63,
-    }
+    let bits = (x + 0.0).to_bits();
+    let negative = (bits >> 63).wrapping_neg();
+    let rank = bits ^ (negative | 1 << 63);
+    rank | u64::from(x.is_nan()).wrapping_neg()
 }
 
 /// What is sorted: a rank above a position.
@@ -103,11 +100,10 @@ impl Key for (u64, u32) {
 /// Sorts by the upper halves, a digit of log2(`SIZE`) bits at a time from the lowest on (radix sort). Keys of one digit keep
 /// their order, so equal upper halves stay in the order of their positions.
 fn by_digits<const DIGITS: usize, const SIZE: usize>(keys: &mut [u64], spare: &mut [u64]) {
-    let digit = |key: u64, d: usize| (key >> (32 + d as u32 * SIZE.ilog2())) as usize % SIZE;
     let mut starts = [[0u32; SIZE]; DIGITS];
     for &key in keys.iter() {
         for (d, counts) in starts.iter_mut().enumerate() {
-            counts[digit(key, d)] += 1;
+            counts[digit::<SIZE>(key, d)] += 1;
         }
     }
     let count = keys.len() as u32;
@@ -122,18 +118,35 @@ fn by_digits<const DIGITS: usize, const SIZE: usize>(keys: &mut [u64], spare: &m
         for start in starts.iter_mut() {
             (*start, sum) = (sum, sum + *start);
         }
-        for &key in from.iter() {
-            let start = &mut starts[digit(key, d)];
-            if let Some(place) = to.get_mut(*start as usize) {
-                *place = key;
-            }
-            *start += 1;
+        // Each digit has its own loop: a processor learns of each whether its counters are often the ones just written.
+        match d {
+            0 => by_digit::<SIZE, 0>(from, to, starts),
+            1 => by_digit::<SIZE, 1>(from, to, starts),
+            2 => by_digit::<SIZE, 2>(from, to, starts),
+            _ => by_digit::<SIZE, 3>(from, to, starts),
         }
         (from, to) = (to, from);
         swapped = !swapped;
     }
     if swapped {
         keys.copy_from_slice(&spare[..keys.len()]);
+    }
+}
+
+/// Digit `d` of a key's upper half.
+fn digit<const SIZE: usize>(key: u64, d: usize) -> usize {
+    (key >> (32 + d as u32 * SIZE.ilog2())) as usize % SIZE
+}
+
+/// Brings keys to the places of their digit `D`, where those of each digit `start`.
+#[inline(never)]
+fn by_digit<const SIZE: usize, const D: usize>(from: &[u64], to: &mut [u64], starts: &mut [u32; SIZE]) {
+    for &key in from {
+        let start = &mut starts[digit::<SIZE>(key, D)];
+        if let Some(place) = to.get_mut(*start as usize) {
+            *place = key;
+        }
+        *start += 1;
     }
 }
 
@@ -188,13 +201,20 @@ impl Task<'_> {
 
     /// The keys of a row.
     fn keys<T: Copy, K: Key>(&self, row: usize, key: impl Fn(T, u32) -> K, keys: &mut Vec<K>) {
-        let (outer, inner) = (row / self.axes.inner, row % self.axes.inner);
-        keys.clear();
-        keys.extend((0..self.axes.along).map(|i| {
-            // SAFETY: the source was bound for these axes.
-            let value: T = unsafe { read(self.source, offset(self.source.strides, [outer, i, inner])) };
-            key(value, i as u32)
-        }));
+        let first = offset(self.source.strides, [row / self.axes.inner, 0, row % self.axes.inner]);
+        let mut fill = |stride: isize| {
+            keys.clear();
+            keys.extend((0..self.axes.along as u32).map(|i| {
+                // SAFETY: the source was bound for these axes.
+                let value: T = unsafe { read(self.source, first + i as isize * stride) };
+                key(value, i)
+            }));
+        };
+        // The loop is compiled twice, so that elements that follow one another are read by vectors.
+        match self.source.strides[1] as isize {
+            1 => fill(1),
+            stride => fill(stride),
+        }
     }
 
     fn store<K: Key>(&self, row: usize, keys: &[K]) {

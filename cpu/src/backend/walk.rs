@@ -11,6 +11,7 @@ use super::memory::Mem;
 use super::nest_copy::{SHORT_ROW, dot, fill_short, gather, gather_short, pieces, scatter};
 use super::scratch;
 use crate::Isa;
+use crate::prefetch::prefetch;
 
 /// Most axes of a nest: outer and inner axes of a row kernel.
 pub(crate) const MAX_AXES: usize = 16;
@@ -405,19 +406,6 @@ impl<'a> Walker<'a> {
 
 /// Elements of a nest that are more than the caches hold.
 const LARGE: usize = 256 << 10;
-
-/// Asks for the `bytes` bytes at `from`.
-#[inline(always)]
-pub(crate) fn prefetch(from: *const u8, bytes: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for line in (0..bytes).step_by(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every x86-64 processor has the instruction, and an address that is not there is ignored.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (from, bytes);
-}
 
 /// Runs elements `from..to` of a nest and stores them at `output`, which has strides for the same nest (`Linear`: its
 /// elements follow one another).

@@ -2,14 +2,17 @@
 //! the integer dot products of [`Dot`]. On x86, `dot_x86` has copies that keep the blocks in registers.
 
 use super::acts::ActivationsQ8;
-use super::format::{Format, Unpacked};
+use super::format::{Format, Unpacked, half_to_f32};
 use super::tile::TileMut;
 use crate::Isa;
 
 /// Largest number of activation rows that a kernel takes at once.
 const AT_ONCE: usize = 3;
-/// Up to this many activation rows, reading the weights twice is quicker than making a panel.
-pub(crate) const MAX_M: usize = 4;
+/// Up to how many activation rows this is quicker than a panel: one row more than fit at once, where weights are read twice, but
+/// for quants below 64 on x86, which are multiplied faster in a panel.
+pub(crate) const fn max_m<F: Format>() -> usize {
+    if cfg!(target_arch = "x86_64") && F::MAX.is_some() { AT_ONCE } else { AT_ONCE + 1 }
+}
 
 /// The integer dot product of an instruction set.
 pub(crate) trait Dot {
@@ -147,7 +150,7 @@ pub(crate) fn dot_rows<F: Format, D: Dot, const M: usize>(
         let mut acc = [D::zero(); M];
         let mut offset = [0f32; M];
         for (b, bytes) in row.chunks_exact(F::BYTES).enumerate() {
-            F::unpack(bytes, &mut block);
+            F::unpack(bytes, half_to_f32, &mut block);
             for i in 0..M {
                 let at = (first + i) * k + b * F::ELEMS;
                 let (a, scale) = (&acts.q[at..at + F::ELEMS], &acts.scale[at / 32..(at + F::ELEMS) / 32]);

@@ -2,7 +2,7 @@
 //! has copies that keep the blocks in registers.
 
 use super::dot::X86;
-use super::format::{Format, Q4_0, Q4_1, Q4K, Q6K, Q8_0, Unpacked};
+use super::format::{Format, Q4_0, Q4_1, Q4K, Q6K, Q8_0, Unpacked, half_to_f32};
 use super::panel_f32;
 use super::tile::TileMut;
 use crate::Isa;
@@ -85,7 +85,7 @@ fn rows<F: Format, const FMA: bool, const M: usize>(weights: &[u8], k: usize, x:
     for (j, row) in weights.chunks_exact(k / F::ELEMS * F::BYTES).enumerate() {
         let mut acc = [[0f32; 32]; M];
         for (b, bytes) in row.chunks_exact(F::BYTES).enumerate() {
-            F::unpack(bytes, &mut block);
+            F::unpack(bytes, half_to_f32, &mut block);
             for g in 0..F::ELEMS / 32 {
                 let mut w = [0f32; 32];
                 let q = &block.q[g * 32..g * 32 + 32];

@@ -37,13 +37,14 @@ pub(crate) trait Format {
     const MAX: Option<u8>;
     /// Whether `min` is ever other than 0.
     const HAS_MIN: bool;
-    /// Reads a block of `BYTES` bytes; writes the first `ELEMS` quants and `GROUPS` scales and minima.
-    fn unpack(block: &[u8], out: &mut Unpacked);
+    /// Reads a block of `BYTES` bytes; writes the first `ELEMS` quants and `GROUPS` scales and minima. `half` brings f16 to
+    /// f32: [`half_to_f32`], or an instruction.
+    fn unpack(block: &[u8], half: impl Fn(u16) -> f32, out: &mut Unpacked);
 }
 
 #[inline(always)]
-fn half_at(block: &[u8], at: usize) -> f32 {
-    half_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))
+fn bits_at(block: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([block[at], block[at + 1]])
 }
 
 /// f16 to f32 by shifting the fields into place; one multiplication puts the exponent right, subnormals included.
@@ -74,8 +75,8 @@ impl Format for Q4_0 {
     const MAX: Option<u8> = Some(15);
     const HAS_MIN: bool = true;
     #[inline(always)]
-    fn unpack(block: &[u8], out: &mut Unpacked) {
-        let d = half_at(block, 0);
+    fn unpack(block: &[u8], half: impl Fn(u16) -> f32, out: &mut Unpacked) {
+        let d = half(bits_at(block, 0));
         nibbles_16(&block[2..], &mut out.q);
         out.scale[0] = d;
         out.min[0] = -8.0 * d;
@@ -90,10 +91,10 @@ impl Format for Q4_1 {
     const MAX: Option<u8> = Some(15);
     const HAS_MIN: bool = true;
     #[inline(always)]
-    fn unpack(block: &[u8], out: &mut Unpacked) {
+    fn unpack(block: &[u8], half: impl Fn(u16) -> f32, out: &mut Unpacked) {
         nibbles_16(&block[4..], &mut out.q);
-        out.scale[0] = half_at(block, 0);
-        out.min[0] = half_at(block, 2);
+        out.scale[0] = half(bits_at(block, 0));
+        out.min[0] = half(bits_at(block, 2));
     }
 }
 
@@ -105,8 +106,8 @@ impl Format for Q8_0 {
     const MAX: Option<u8> = None;
     const HAS_MIN: bool = false;
     #[inline(always)]
-    fn unpack(block: &[u8], out: &mut Unpacked) {
-        out.scale[0] = half_at(block, 0);
+    fn unpack(block: &[u8], half: impl Fn(u16) -> f32, out: &mut Unpacked) {
+        out.scale[0] = half(bits_at(block, 0));
         out.min[0] = 0.0;
         let (bytes, q) = (&block[2..34], &mut out.q[..32]);
         for j in 0..32 {
@@ -137,8 +138,8 @@ impl Format for Q4K {
     const MAX: Option<u8> = Some(15);
     const HAS_MIN: bool = true;
     #[inline(always)]
-    fn unpack(block: &[u8], out: &mut Unpacked) {
-        let (d, dmin) = (half_at(block, 0), half_at(block, 2));
+    fn unpack(block: &[u8], half: impl Fn(u16) -> f32, out: &mut Unpacked) {
+        let (d, dmin) = (half(bits_at(block, 0)), half(bits_at(block, 2)));
         let (scale, min) = six_bits(&block[4..16]);
         for j in 0..8 {
             out.scale[j] = d * f32::from(scale[j]);
@@ -162,16 +163,16 @@ impl Format for Q6K {
     const MAX: Option<u8> = Some(63);
     const HAS_MIN: bool = true;
     #[inline(always)]
-    fn unpack(block: &[u8], out: &mut Unpacked) {
-        let d = half_at(block, 208);
+    fn unpack(block: &[u8], half: impl Fn(u16) -> f32, out: &mut Unpacked) {
+        let d = half(bits_at(block, 208));
         for j in 0..16 {
             let scale = d * f32::from(block[192 + j] as i8);
             out.scale[j] = scale;
             out.min[j] = -32.0 * scale;
         }
-        for half in 0..2 {
-            let (low, high) = (&block[64 * half..][..64], &block[128 + 32 * half..][..32]);
-            let q = &mut out.q[128 * half..][..128];
+        for part in 0..2 {
+            let (low, high) = (&block[64 * part..][..64], &block[128 + 32 * part..][..32]);
+            let q = &mut out.q[128 * part..][..128];
             for j in 0..32 {
                 let h = high[j];
                 q[j] = ((low[j] & 15) | ((h & 3) << 4)) as i8;
@@ -228,7 +229,7 @@ pub(crate) fn row_bytes(op: &'static str, dtype: DType, k: usize) -> Result<usiz
 fn dequantize_blocks<F: Format>(bytes: &[u8], out: &mut [f32]) {
     let mut block = Unpacked::new();
     for (bytes, out) in bytes.chunks_exact(F::BYTES).zip(out.chunks_exact_mut(F::ELEMS)) {
-        F::unpack(bytes, &mut block);
+        F::unpack(bytes, half_to_f32, &mut block);
         for (i, out) in out.iter_mut().enumerate() {
             *out = block.scale[i / F::GROUP] * f32::from(block.q[i]) + block.min[i / F::GROUP];
         }

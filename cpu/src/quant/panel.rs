@@ -7,19 +7,22 @@
 use std::cell::RefCell;
 
 use super::acts::ActivationsQ8;
-use super::format::{Format, Unpacked};
+use super::format::{Format, Unpacked, half_to_f32};
 use super::tile::TileMut;
 use crate::Isa;
 #[allow(unused_imports, reason = "some targets have one level only")]
 use crate::isa::Level;
+use crate::prefetch::prefetch;
 
 /// Weight rows of a panel.
 pub(crate) const ROWS: usize = 16;
+/// Rows that are brought into a panel together.
+const HALF: usize = ROWS / 2;
 
 /// 64 bytes on a cache line of their own.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line([i8; 64]);
+struct Line(#[expect(dead_code, reason = "kernels reach the bytes by address")] [i8; 64]);
 
 #[derive(Default)]
 struct Panel {
@@ -63,6 +66,27 @@ trait Kernel {
     /// # Safety
     /// The instruction set is there, and `to` takes `LANES` floats.
     unsafe fn store(acc: Self::V, to: *mut f32);
+    /// f16 to f32. To be called only where the instruction set is there.
+    #[inline(always)]
+    fn half(bits: u16) -> f32 {
+        half_to_f32(bits)
+    }
+    /// Brings `elems` elements of half a panel's rows, each with its bits in `flip` turned, to their places in lines of which
+    /// `to` is the first byte that is this half's.
+    ///
+    /// # Safety
+    /// The instruction set is there; `elems` is a multiple of 32, at most a block's; `to` has room up to the half's last byte.
+    #[inline(always)]
+    unsafe fn weave(rows: &[Unpacked; HALF], elems: usize, flip: i8, to: *mut i8) {
+        for run in 0..elems / Self::KG {
+            for (r, row) in rows.iter().enumerate() {
+                for (i, q) in row.q[run * Self::KG..][..Self::KG].iter().enumerate() {
+                    // SAFETY: the caller's.
+                    unsafe { to.add((run * ROWS + r) * Self::KG + i).write(q ^ flip) };
+                }
+            }
+        }
+    }
 }
 
 /// Plain code; eight lanes, which the compiler turns into vectors.
@@ -142,31 +166,30 @@ fn fill<F: Format, K: Kernel>(panel: &mut Panel, weights: &[u8], k: usize) {
     panel.min.resize(groups * ROWS, 0.0);
     let biased = K::UNSIGNED && F::MAX.is_none();
     let flip = if biased { 0x80u8 as i8 } else { 0 };
-    let mut block = Unpacked::new();
+    let mut rows = [const { Unpacked::new() }; HALF];
     let row = k / F::ELEMS * F::BYTES;
+    let count = (weights.len() / row).min(ROWS);
     // Block by block, so that a part of the panel stays in cache until all rows have written it.
     for b in 0..k / F::ELEMS {
         let to = &mut panel.q[b * F::ELEMS * ROWS / 64..][..F::ELEMS * ROWS / 64];
-        for r in 0..(weights.len() / row).min(ROWS) {
-            F::unpack(&weights[r * row + b * F::BYTES..][..F::BYTES], &mut block);
-            if K::KG == 4 {
-                // A line is 16 rows by 4 elements.
-                for (line, q) in to.iter_mut().zip(block.q.as_chunks::<4>().0) {
-                    line.0.as_chunks_mut::<4>().0[r] = [q[0] ^ flip, q[1] ^ flip, q[2] ^ flip, q[3] ^ flip];
+        // The next panel's share: between 16 rows that are read in turn, the processor sees no stream to follow.
+        prefetch(weights.as_ptr().wrapping_add(ROWS * (row + b * F::BYTES)), ROWS * F::BYTES);
+        for half in (0..ROWS).step_by(HALF) {
+            for (i, block) in rows.iter_mut().enumerate() {
+                let r = half + i;
+                if r >= count {
+                    *block = Unpacked::new();
+                    continue;
                 }
-            } else {
-                // A line is two runs of 16 rows by 2 elements.
-                for (line, q) in to.iter_mut().zip(block.q.as_chunks::<4>().0) {
-                    let runs = line.0.as_chunks_mut::<2>().0;
-                    runs[r] = [q[0], q[1]];
-                    runs[ROWS + r] = [q[2], q[3]];
+                F::unpack(&weights[r * row + b * F::BYTES..][..F::BYTES], K::half, block);
+                for g in 0..F::GROUPS {
+                    let at = (b * F::GROUPS + g) * ROWS + r;
+                    panel.scale[at] = block.scale[g];
+                    panel.min[at] = if biased { -128.0 * block.scale[g] } else { block.min[g] };
                 }
             }
-            for g in 0..F::GROUPS {
-                let at = (b * F::GROUPS + g) * ROWS + r;
-                panel.scale[at] = block.scale[g];
-                panel.min[at] = if biased { -128.0 * block.scale[g] } else { block.min[g] };
-            }
+            // SAFETY: `to` has the lines of a block's elements; `run` picked the kernel by the processor's features.
+            unsafe { K::weave(&rows, F::ELEMS, flip, to.as_mut_ptr().cast::<i8>().add(half * K::KG)) };
         }
     }
 }

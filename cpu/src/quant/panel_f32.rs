@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use super::dot_f32::Kernel;
-use super::format::{Format, Q4_0, Q4_1, Q4K, Q6K, Q8_0, Unpacked};
+use super::format::{Format, Q4_0, Q4_1, Q4K, Q6K, Q8_0, Unpacked, half_to_f32};
 use super::tile::TileMut;
 use crate::Isa;
 use crate::multiversion::fma;
@@ -48,7 +48,7 @@ fn fill<F: Format, const FMA: bool>(rows: &[u8], row_bytes: usize, at: usize, pa
     let mut block = Unpacked::new();
     for (b, to) in panel.chunks_exact_mut(F::ELEMS * ROWS).enumerate() {
         for (r, row) in rows.chunks_exact(row_bytes).enumerate().take(ROWS) {
-            F::unpack(&row[(at / F::ELEMS + b) * F::BYTES..][..F::BYTES], &mut block);
+            F::unpack(&row[(at / F::ELEMS + b) * F::BYTES..][..F::BYTES], half_to_f32, &mut block);
             for (i, to) in to.as_chunks_mut::<ROWS>().0.iter_mut().enumerate() {
                 to[r] = fma::<FMA>(block.scale[i / F::GROUP], f32::from(block.q[i]), block.min[i / F::GROUP]);
             }

@@ -2,13 +2,49 @@
 
 use std::arch::x86_64::*;
 
-use super::{ActivationsQ8, Format, Kernel, Panel, ROWS, TileMut, tile};
+use super::{ActivationsQ8, Format, HALF, Kernel, Panel, ROWS, TileMut, Unpacked, tile};
 
 /// Four bytes on every lane.
 #[inline(always)]
 unsafe fn four(a: *const i8) -> i32 {
     // SAFETY: by the caller, four bytes are readable.
     unsafe { a.cast::<i32>().read_unaligned() }
+}
+
+/// As [`Kernel::weave`] for runs of four elements: eight runs of eight rows are transposed at a time.
+///
+/// # Safety
+/// As there, with AVX2.
+#[inline(always)]
+unsafe fn weave(rows: &[Unpacked; HALF], elems: usize, flip: i8, to: *mut i8) {
+    // SAFETY: by the caller; a row has `elems` bytes.
+    unsafe {
+        let flip = _mm256_set1_epi8(flip);
+        for at in (0..elems).step_by(32) {
+            let mut x = [_mm256_setzero_si256(); 8];
+            for i in 0..8 {
+                x[i] = _mm256_xor_si256(_mm256_loadu_si256(rows[i].q.as_ptr().add(at).cast()), flip);
+            }
+            // Pairs, then fours, of rows inside each half of a vector; then the halves.
+            let (mut two, mut four) = ([_mm256_setzero_si256(); 8], [_mm256_setzero_si256(); 8]);
+            for i in 0..4 {
+                two[2 * i] = _mm256_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
+                two[2 * i + 1] = _mm256_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
+            }
+            for i in 0..2 {
+                let [a, b, c, d] = [two[4 * i], two[4 * i + 1], two[4 * i + 2], two[4 * i + 3]];
+                four[4 * i] = _mm256_unpacklo_epi64(a, c);
+                four[4 * i + 1] = _mm256_unpackhi_epi64(a, c);
+                four[4 * i + 2] = _mm256_unpacklo_epi64(b, d);
+                four[4 * i + 3] = _mm256_unpackhi_epi64(b, d);
+            }
+            for i in 0..4 {
+                let line = |line: usize| to.add((at / 4 + line) * 4 * ROWS).cast();
+                _mm256_storeu_si256(line(i), _mm256_permute2x128_si256::<0x20>(four[i], four[4 + i]));
+                _mm256_storeu_si256(line(4 + i), _mm256_permute2x128_si256::<0x31>(four[i], four[4 + i]));
+            }
+        }
+    }
 }
 
 struct Vnni;
@@ -55,6 +91,16 @@ impl Kernel for Vnni {
     unsafe fn store(acc: __m512, to: *mut f32) {
         // SAFETY: by the caller.
         unsafe { _mm512_storeu_ps(to, acc) }
+    }
+    #[inline(always)]
+    fn half(bits: u16) -> f32 {
+        // SAFETY: kernels run only where the functions below do, whose levels have F16C.
+        unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
+    }
+    #[inline(always)]
+    unsafe fn weave(rows: &[Unpacked; HALF], elems: usize, flip: i8, to: *mut i8) {
+        // SAFETY: by the caller.
+        unsafe { weave(rows, elems, flip, to) }
     }
 }
 
@@ -121,6 +167,16 @@ impl Kernel for Avx2 {
     unsafe fn store(acc: __m256, to: *mut f32) {
         // SAFETY: by the caller.
         unsafe { _mm256_storeu_ps(to, acc) }
+    }
+    #[inline(always)]
+    fn half(bits: u16) -> f32 {
+        // SAFETY: kernels run only where the functions below do, whose levels have F16C.
+        unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
+    }
+    #[inline(always)]
+    unsafe fn weave(rows: &[Unpacked; HALF], elems: usize, flip: i8, to: *mut i8) {
+        // SAFETY: by the caller.
+        unsafe { weave(rows, elems, flip, to) }
     }
 }
 
