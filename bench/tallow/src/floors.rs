@@ -10,7 +10,7 @@ use tallow_bench_protocol::{Floors, Refusal};
 /// Bytes of one array for one thread: several times any cache.
 const ARRAY: usize = 192 << 20;
 /// Each figure is the best of so many.
-const TRIES: usize = 5;
+const TRIES: usize = 12;
 /// Turns of an arithmetic loop: some milliseconds.
 const TURNS: u64 = 4_000_000;
 
