@@ -425,7 +425,16 @@ impl<'a> Job<'a> {
             }
             let failed = FirstError::default();
             let acts = q8.then_some(&acts);
-            self.step.pool.run(self.tiles, &|tile| failed.note(self.tile(tile, left, acts)));
+            // Tiles are taken in turns, and weights that are read once are asked for ahead of time: so threads begin apart, and
+            // each goes on where it was.
+            let threads = self.step.pool.threads();
+            let each = self.tiles.div_ceil(threads);
+            self.step.pool.run(each * threads, &|turn| {
+                let tile = turn % threads * each + turn / threads;
+                if tile < self.tiles {
+                    failed.note(self.tile(tile, left, acts));
+                }
+            });
             failed.done()
         })();
         ACTS.set(acts);
