@@ -19,6 +19,9 @@ use crate::rows::attention::{Attention, Mask, Rows, attention_tile};
 /// Bytes of a tile's queries and results: beside a block of keys and values, they stay in a second-level cache. Keys and
 /// values are packed once for each tile.
 const TILE_BYTES: usize = 256 << 10;
+/// Most query rows of a tile; fewer with a mask, of which a tile may have to bring its rows of all keys into order.
+const MOST_ROWS: usize = 512;
+const MOST_MASKED: usize = 128;
 /// Query rows below which a tile is not cut to leave more threads something to do.
 const LEAST_ROWS: usize = 64;
 
@@ -73,9 +76,10 @@ struct Job<'a> {
 }
 
 /// Positions of a tile, of `group` query heads whose queries and results have `width` elements together: as many as a cache
-/// holds, or fewer if that leaves each thread less than four tiles of the `others` (batches and key heads).
-fn block_of(queries: usize, (group, width): (usize, usize), others: usize, threads: usize) -> usize {
-    let mut rows = TILE_BYTES / (4 * width.max(1));
+/// holds, at most `most` rows, or fewer if that leaves each thread less than four tiles of the `others` (batches and key
+/// heads).
+fn block_of(queries: usize, (group, width): (usize, usize), most: usize, others: usize, threads: usize) -> usize {
+    let mut rows = (TILE_BYTES / (4 * width.max(1))).min(most);
     while rows > LEAST_ROWS && threads > 1 && queries.div_ceil((rows / group).max(1)) * others < 4 * threads {
         rows /= 2;
     }
@@ -129,7 +133,10 @@ pub(crate) fn run(step: &StepRun<'_>, kernel: &AttentionKernel, code: &Code) -> 
         window: if kernel.window { window } else { 0 },
         scale: step.scalar(0)?.to_f64() as f32,
         softcap: if kernel.softcap { step.scalar(1)?.to_f64() as f32 } else { 0.0 },
-        block: block_of(queries, (group, width + v_width), batch * kv_heads, step.pool.threads()),
+        block: {
+            let most = if kernel.mask { MOST_MASKED } else { MOST_ROWS };
+            block_of(queries, (group, width + v_width), most, batch * kv_heads, step.pool.threads())
+        },
     };
     let blocks = queries.div_ceil(job.block);
     let failed = FirstError::default();
