@@ -8,10 +8,16 @@ use crate::Isa;
 
 /// Largest number of activation rows that a kernel takes at once.
 const AT_ONCE: usize = 3;
-/// Up to how many activation rows this is quicker than a panel: one row more than fit at once, where weights are read twice, but
-/// for quants below 64 on x86, which are multiplied faster in a panel.
-pub(crate) const fn max_m<F: Format>() -> usize {
-    if cfg!(target_arch = "x86_64") && F::MAX.is_some() { AT_ONCE } else { AT_ONCE + 1 }
+/// Up to how many activation rows this is quicker than a panel: one row more than fit at once, where weights are read twice; not
+/// so for AVX2 and quants of four bits, whose panels multiply faster.
+pub(crate) fn max_m<F: Format>(isa: Isa) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if F::MAX == Some(15) && matches!(isa.level(), crate::isa::Level::Avx2 | crate::isa::Level::Avx512) {
+        return AT_ONCE;
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = isa;
+    AT_ONCE + 1
 }
 
 /// The integer dot product of an instruction set.

@@ -11,6 +11,16 @@ unsafe fn four(a: *const i8) -> i32 {
     unsafe { a.cast::<i32>().read_unaligned() }
 }
 
+/// f16 to f32.
+///
+/// # Safety
+/// The processor has F16C.
+#[inline(always)]
+unsafe fn half(bits: u16) -> f32 {
+    // SAFETY: by the caller.
+    unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
+}
+
 /// As [`Kernel::weave`] for runs of four elements: eight runs of eight rows are transposed at a time.
 ///
 /// # Safety
@@ -95,7 +105,7 @@ impl Kernel for Vnni {
     #[inline(always)]
     fn half(bits: u16) -> f32 {
         // SAFETY: kernels run only where the functions below do, whose levels have F16C.
-        unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
+        unsafe { half(bits) }
     }
     #[inline(always)]
     unsafe fn weave(rows: &[Unpacked; HALF], elems: usize, flip: i8, to: *mut i8) {
@@ -171,7 +181,7 @@ impl Kernel for Avx2 {
     #[inline(always)]
     fn half(bits: u16) -> f32 {
         // SAFETY: kernels run only where the functions below do, whose levels have F16C.
-        unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
+        unsafe { half(bits) }
     }
     #[inline(always)]
     unsafe fn weave(rows: &[Unpacked; HALF], elems: usize, flip: i8, to: *mut i8) {

@@ -100,7 +100,7 @@ fn check(op: &'static str, dtype: DType, weights: &[u8], k: usize, m: usize, out
 pub fn tile_q8(isa: Isa, dtype: DType, weights: &[u8], acts: &ActivationsQ8, out: &mut TileMut<'_>) -> Result<()> {
     check("tile_q8", dtype, weights, acts.k(), acts.m(), out)?;
     with_format!("tile_q8", dtype, F => {
-        if acts.m() <= dot::max_m::<F>() {
+        if acts.m() <= dot::max_m::<F>(isa) {
             dot::run::<F>(isa, weights, acts, out);
         } else {
             panel::run::<F>(isa, weights, acts, out);
